@@ -1,0 +1,55 @@
+# What people type. Each target sets up .venv if it is missing or outdated.
+
+# the first of these that is Python 3.11 or newer
+PYTHON ?= $(shell for python in python3.11 python3; do \
+	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+	&& { echo $$python; break; }; done)
+VENV := .venv
+BIN := $(VENV)/bin
+LOGDIR ?= logs
+# arguments for the demo (make demo ARGS="--cell lstm") or for pytest
+ARGS ?=
+PYTEST = $(BIN)/python -m pytest --numprocesses 2 --dist loadfile
+
+# TensorFlow logs what it does without a GPU as errors; what fails still raises
+export TF_CPP_MIN_LOG_LEVEL ?= 3
+
+.DEFAULT_GOAL := help
+.PHONY: help demo tensorboard test test-all check clean
+
+help: ## List the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) \
+		| awk -F ':.*## ' '{printf "make %-12s %s\n", $$1, $$2}'
+
+demo: $(VENV)/demo-installed ## Train a model that pronounces English words (5 minutes)
+	KERAS_BACKEND=tensorflow $(BIN)/python examples/train_g2p.py $(ARGS)
+
+tensorboard: $(VENV)/demo-installed ## Show the curves and pictures of LOGDIR (logs)
+	$(BIN)/tensorboard --logdir $(LOGDIR)
+
+test: $(VENV)/dev-installed ## Run the fast tests on TensorFlow, then on JAX
+	KERAS_BACKEND=tensorflow $(PYTEST) $(ARGS)
+	KERAS_BACKEND=jax $(PYTEST) $(ARGS)
+
+test-all: $(VENV)/dev-installed ## Run all tests, the slow ones and the examples too
+	KERAS_BACKEND=tensorflow $(PYTEST) -m "" $(ARGS)
+	KERAS_BACKEND=jax $(PYTEST) -m "" $(ARGS)
+
+check: $(VENV)/dev-installed ## Check format, lint and types
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/mypy
+
+clean: ## Remove .venv and the caches; logs stay
+	rm -rf $(VENV) build *.egg-info .mypy_cache .pytest_cache .ruff_cache
+
+$(VENV)/demo-installed: EXTRAS := tensorflow,tensorboard,examples
+$(VENV)/dev-installed: EXTRAS := tensorflow,jax,tensorboard,examples,test
+$(VENV)/%-installed: setup.cfg pyproject.toml
+	@if [ -z "$(PYTHON)" ]; then \
+		echo "kseq needs Python 3.11 or newer, and neither python3.11 nor python3 is." \
+			"Install it, or name it: make PYTHON=/path/to/python3.11" >&2; exit 1; fi
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
+		--editable ".[$(EXTRAS)]"
+	@touch $@

@@ -1,0 +1,64 @@
+"""Argument checks with one error wording: the rule, what was received, the fix."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import keras
+
+
+def message(rule: str, fix: str = "", **received: Any) -> str:
+    """Words of an error: `rule. Received: name=value, ... fix`."""
+    values = ", ".join(f"{name}={value!r}" for name, value in received.items())
+    return f"{rule} Received: {values}." + (f" {fix}" if fix else "")
+
+
+def check_size(name: str, value: Any) -> int:
+    """Returns `value` if it is a positive integer."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError(message(f"`{name}` must be a positive integer.", **{name: value}))
+    return value
+
+
+def check_rate(name: str, value: Any) -> float:
+    """Returns `value` if it is a probability in [0, 1)."""
+    if not isinstance(value, int | float) or not 0 <= value < 1:
+        raise ValueError(
+            message(
+                f"`{name}` must be a probability in [0, 1): the share that is dropped.",
+                **{name: value},
+            )
+        )
+    return float(value)
+
+
+def check_choice(name: str, value: Any, choices: Iterable[Any]) -> Any:
+    """Returns `value` if it is one of `choices`."""
+    choices = list(choices)
+    if value not in choices:
+        listed = ", ".join(repr(choice) for choice in choices)
+        raise ValueError(message(f"`{name}` must be one of {listed}.", **{name: value}))
+    return value
+
+
+def check_mask(name: str, mask: Any) -> Any:
+    """Returns `mask` if it is None or boolean; 0/1 and additive masks are refused."""
+    if mask is None:
+        return None
+    dtype = keras.backend.standardize_dtype(getattr(mask, "dtype", type(mask).__name__))
+    if dtype != "bool":
+        raise TypeError(
+            message(
+                f"`{name}` must be boolean, True for a real token or an allowed pair.",
+                fix="An additive term is called `attention_bias`; turn a 0/1 mask "
+                "into booleans with `mask != 0`.",
+                dtype=dtype,
+            )
+        )
+    return mask
+
+
+def check_rank(name: str, value: Any, ranks: Iterable[int], layout: str) -> None:
+    """Refuses a tensor, or a shape, whose rank is not in `ranks`."""
+    shape = tuple(getattr(value, "shape", value))
+    if len(shape) not in tuple(ranks):
+        raise ValueError(message(f"`{name}` must have shape {layout}.", shape=shape))

@@ -1,0 +1,6 @@
+"""Keras callbacks that write what `kseq.diagnostics` measures for TensorBoard."""
+
+from kseq.callbacks.attention_maps import AttentionMaps
+from kseq.callbacks.gradient_norms import GradientNorms
+
+__all__ = ["AttentionMaps", "GradientNorms"]

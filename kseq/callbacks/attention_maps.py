@@ -1,0 +1,148 @@
+"""Pictures of what a model attends to, epoch by epoch."""
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from kseq._checks import message
+from kseq.callbacks.event_callback import EventCallback
+from kseq.diagnostics.attention_maps import AttentionProbe
+
+Tokens = Sequence[Sequence[str]]
+
+
+class AttentionMaps(EventCallback):
+    """Writes a picture of each attention layer for TensorBoard's Images page.
+
+    The model runs on one fixed batch, as in inference and in a function of its own,
+    so training is the same with and without this callback. Each picture stacks the
+    examples of that batch: queries down, keys across, the weight as color, the mean
+    over heads where there are several. The tag is `attention/<layer path>`, the
+    step `optimizer.iterations`.
+
+    A model whose layers attend over different sequences takes one callback for each
+    kind, told apart by `layers`: they write to the same file.
+
+    Args:
+        log_dir: the `log_dir` of `keras.callbacks.TensorBoard`, a local directory.
+            The records go to `<log_dir>/kseq`.
+        probe: one small batch of inputs, as `model.predict` takes it: an array, or a
+            list or dictionary of arrays.
+        query_tokens: for each example of the batch, the strings of its query
+            positions, without padding: rows after the last one are left out. None
+            numbers all positions. Defaults to `None`.
+        key_tokens: the same for the key positions. Defaults to `None`.
+        layers: parts of layer paths; a layer is drawn if its path holds one of them.
+            None draws all. Defaults to `None`.
+        every: int. Epochs from one picture to the next. Defaults to `1`.
+        font: path of a TrueType font, for scripts that Pillow's own font lacks.
+
+    Raises:
+        ImportError: if `tensorboard` is not installed.
+        ValueError: when training begins, if no layer records its attention, none
+            matches `layers`, or the tokens do not fit the batch.
+
+    Example:
+        >>> probe = {name: ids[:4] for name, ids in x.items()}
+        >>> callback = AttentionMaps("logs/run1", probe, phonemes[:4], letters[:4])
+        >>> history = model.fit(x, y, verbose=0, callbacks=[callback])
+    """
+
+    def __init__(
+        self,
+        log_dir: str | os.PathLike,
+        probe: Any,
+        query_tokens: Tokens | None = None,
+        key_tokens: Tokens | None = None,
+        *,
+        layers: Sequence[str] | None = None,
+        every: int = 1,
+        font: str | None = None,
+    ) -> None:
+        super().__init__(log_dir, every=every)
+        self.probe = probe
+        self.query_tokens = query_tokens
+        self.key_tokens = key_tokens
+        self.layers = layers
+        self.font = font
+
+    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
+        self._measure = AttentionProbe(self.model)
+        # a wrong list of tokens is found now, not after the first epoch
+        for name, weights in self._maps().items():
+            self._tokens("query_tokens", name, weights, axis=-2)
+            self._tokens("key_tokens", name, weights, axis=-1)
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        if (epoch + 1) % self.every:
+            return
+        # Pillow comes with tensorboard, which kseq does without elsewhere
+        from kseq.callbacks.attention_picture import AttentionPanel, attention_png
+
+        step = int(self.model.optimizer.iterations)
+        for name, weights in self._maps().items():
+            queries = self._tokens("query_tokens", name, weights, axis=-2)
+            keys = self._tokens("key_tokens", name, weights, axis=-1)
+            if weights.ndim == 4:
+                weights = weights.mean(axis=1)
+            panels = [
+                AttentionPanel(f"example {number}", *example)
+                for number, example in enumerate(
+                    zip(weights, queries, keys, strict=True), start=1
+                )
+            ]
+            self.writer.image(
+                f"attention/{name}", attention_png(panels, self.font), step
+            )
+        self.writer.flush()
+
+    def _maps(self) -> dict[str, np.ndarray]:
+        maps = self._measure(self.probe)
+        chosen = {
+            name: weights
+            for name, weights in maps.items()
+            if self.layers is None or any(part in name for part in self.layers)
+        }
+        if not chosen:
+            raise ValueError(
+                message(
+                    "`layers` must hold a part of the path of an attention layer.",
+                    fix=f"The model has {', '.join(sorted(maps))}.",
+                    layers=self.layers,
+                )
+            )
+        return chosen
+
+    def _tokens(
+        self, argument: str, layer: str, weights: np.ndarray, axis: int
+    ) -> Tokens:
+        """The tokens along one axis of `weights`, one list per example."""
+        tokens: Tokens | None = getattr(self, argument)
+        examples, length = weights.shape[0], weights.shape[axis]
+        if tokens is None:
+            return [[str(position) for position in range(length)]] * examples
+        sizes = [len(example) for example in tokens]
+        if len(sizes) != examples:
+            raise ValueError(
+                message(
+                    f"`{argument}` must hold one list of strings per example of "
+                    "`probe`.",
+                    lists=len(sizes),
+                    examples=examples,
+                )
+            )
+        if not all(0 < size <= length for size in sizes):
+            raise ValueError(
+                message(
+                    f"Each list of `{argument}` must have from 1 to as many tokens as "
+                    "the attention has positions.",
+                    fix="Leave padding out; if this layer attends over another "
+                    "sequence, choose others by `layers`.",
+                    layer=layer,
+                    tokens=sizes,
+                    positions=length,
+                )
+            )
+        return tokens

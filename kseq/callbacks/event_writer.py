@@ -1,0 +1,125 @@
+"""TensorBoard event files, one per directory, without TensorFlow."""
+
+import itertools
+import os
+import socket
+import struct
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+try:
+    from tensorboard.compat.proto import event_pb2, summary_pb2, tensor_pb2, types_pb2
+    from tensorboard.summary.writer.record_writer import RecordWriter
+except ImportError as error:
+    raise ImportError(
+        "Writing for TensorBoard needs the package `tensorboard`. "
+        "Try `pip install kseq[tensorboard]`."
+    ) from error
+
+_writers: dict[Path, "EventWriter"] = {}
+_serial = itertools.count()
+
+
+def open_event_writer(directory: str | os.PathLike) -> "EventWriter":
+    """Returns the one writer of `directory`; each user closes it once.
+
+    TensorBoard's Python loader shows only the newest file of a directory while
+    several are growing, so everybody who writes there shares one.
+
+    Args:
+        directory: a local directory, made if it is missing.
+    """
+    path = Path(directory).resolve()
+    writer = _writers.get(path)
+    if writer is None:
+        writer = _writers[path] = EventWriter(path)
+    writer.users += 1
+    return writer
+
+
+class EventWriter:
+    """Writes scalars, images and texts that every TensorBoard loader shows.
+
+    Each summary carries its plugin's name and its `data_class`: TensorBoard
+    drops a series that lacks the latter without a word. Records reach the file
+    at `flush()`, so a crash loses what came after the last one.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.users = 0
+        directory.mkdir(parents=True, exist_ok=True)
+        made_by = f"{socket.gethostname()}.{os.getpid()}.{next(_serial)}"
+        name = f"events.out.tfevents.{int(time.time()):010d}.{made_by}"
+        self._records = RecordWriter(open(directory / name, "wb"))
+        self._write(event_pb2.Event(file_version="brain.Event:2"))
+        self.flush()
+
+    def scalars(self, values: Mapping[str, float], step: int) -> None:
+        """Adds one point to each of the curves `tag -> value`."""
+        self._add(
+            step,
+            [
+                _value(
+                    tag,
+                    "scalars",
+                    summary_pb2.DATA_CLASS_SCALAR,
+                    tensor_pb2.TensorProto(
+                        dtype=types_pb2.DT_FLOAT,
+                        tensor_content=np.float32(value).astype("<f4").tobytes(),
+                    ),
+                )
+                for tag, value in values.items()
+            ],
+        )
+
+    def image(self, tag: str, png: bytes, step: int) -> None:
+        """Adds one picture, given as the bytes of a PNG file."""
+        # a PNG file holds width and height at byte 16, big-endian
+        width, height = struct.unpack(">II", png[16:24])
+        strings = [str(width).encode(), str(height).encode(), png]
+        data_class = summary_pb2.DATA_CLASS_BLOB_SEQUENCE
+        self._add(step, [_value(tag, "images", data_class, _strings(strings))])
+
+    def text(self, tag: str, markdown: str, step: int) -> None:
+        """Adds one text; TensorBoard renders it as Markdown."""
+        strings = [markdown.encode()]
+        data_class = summary_pb2.DATA_CLASS_TENSOR
+        self._add(step, [_value(tag, "text", data_class, _strings(strings))])
+
+    def flush(self) -> None:
+        """Hands everything written so far to the operating system."""
+        self._records.flush()
+
+    def close(self) -> None:
+        """Gives up one use; the last one closes the file."""
+        self.users -= 1
+        self.flush()
+        if self.users == 0:
+            del _writers[self.directory]
+            self._records.close()
+
+    def _add(self, step: int, values: list[summary_pb2.Summary.Value]) -> None:
+        summary = summary_pb2.Summary(value=values)
+        self._write(event_pb2.Event(step=step, summary=summary))
+
+    def _write(self, event: event_pb2.Event) -> None:
+        event.wall_time = time.time()
+        self._records.write(event.SerializeToString())
+
+
+def _value(
+    tag: str, plugin: str, data_class: int, tensor: tensor_pb2.TensorProto
+) -> summary_pb2.Summary.Value:
+    metadata = summary_pb2.SummaryMetadata(data_class=data_class)
+    metadata.plugin_data.plugin_name = plugin
+    return summary_pb2.Summary.Value(tag=tag, metadata=metadata, tensor=tensor)
+
+
+def _strings(strings: list[bytes]) -> tensor_pb2.TensorProto:
+    tensor = tensor_pb2.TensorProto(dtype=types_pb2.DT_STRING, string_val=strings)
+    tensor.tensor_shape.dim.add(size=len(strings))
+    return tensor

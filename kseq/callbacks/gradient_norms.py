@@ -1,0 +1,120 @@
+"""The norms of the training gradients, step by step."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import keras
+from keras import ops
+
+from kseq._typing import Tensor
+from kseq.backend.optimizer_tap import OptimizerTap
+from kseq.callbacks.event_callback import EventCallback
+from kseq.diagnostics.gradient_norms import gradient_norms, layer_path
+
+Gradients = Sequence[Tensor | None]
+Variables = Sequence[keras.Variable]
+# training batches between two reads: each read waits for the device
+_READ_EVERY = 64
+
+
+class GradientNorms(EventCallback):
+    """Writes the gradient norms of the training steps for TensorBoard.
+
+    With g_v the gradient that a training step hands to the optimizer for variable
+    v, before clipping, any loss scale removed:
+
+        gradient_norm/global       = sqrt(sum over v of |g_v|^2)
+        gradient_norm/<layer path> = the same over the variables of one layer
+
+    The norms are computed inside the compiled training step, from the gradients it
+    uses anyway, for every step, also within `steps_per_execution`. Under
+    `gradient_accumulation_steps` they are those of each micro-batch, not of the
+    update. Under `tf.distribute` they are those of the sum over replicas, at the
+    price of a second all-reduce. The step of a record is `optimizer.iterations`
+    after it, the number of updates so far: 1 for the first.
+
+    With a `keras.optimizers.LossScaleOptimizer`, `gradient_norm/skipped` is 1 for a
+    step that was dropped because a gradient was not finite, and 0 otherwise. A
+    dropped step is no update, so it shares its number with the step before; its
+    norms are written as they are, nan or infinite in the layers that overflowed.
+
+    Weights, outputs, optimizer state, saved files and logs are those of a training
+    without the callback. One `GradientNorms` per `fit`. The training function is
+    traced anew in each `fit` that has one, and in the next `fit` without.
+
+    Args:
+        log_dir: the `log_dir` of `keras.callbacks.TensorBoard`, a local directory.
+            The records go to `<log_dir>/kseq`.
+        every: int. Writes the steps that are multiples of it. Defaults to `1`.
+
+    Raises:
+        ImportError: if `tensorboard` is not installed.
+
+    Example:
+        >>> callback = GradientNorms("logs/run1")
+        >>> history = model.fit(x, y, epochs=2, verbose=0, callbacks=[callback])
+    """
+
+    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
+        layers = list(dict.fromkeys(map(layer_path, self.model.trainable_variables)))
+        names = ["global", *layers]
+        measure = partial(_norms, self.model.optimizer, layers)
+        if isinstance(self.model.optimizer, keras.optimizers.LossScaleOptimizer):
+            names.append("skipped")
+            measure = partial(_norms_and_skipped, self.model.optimizer, layers)
+        self._tags = [f"gradient_norm/{name}" for name in names]
+        self._tap = OptimizerTap(
+            self.model,
+            measure,
+            width=len(self._tags),
+            capacity=_READ_EVERY * self.model.steps_per_execution,
+        )
+        self._batches = 0
+
+    def on_train_batch_begin(
+        self, batch: int, logs: dict[str, Any] | None = None
+    ) -> None:
+        # not at the batch's end: there, JAX would wait for the device at each step
+        if self._batches == _READ_EVERY:
+            self._write()
+        self._batches += 1
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        self._write()
+
+    def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
+        self._tap.remove()
+        super().on_train_end(logs)
+
+    def _write(self) -> None:
+        self._batches = 0
+        for record in self._tap.take():
+            if record.step % self.every:
+                continue
+            values = dict(zip(self._tags, record.values, strict=True))
+            self.writer.scalars(values, record.step)
+        self.writer.flush()
+
+
+def _norms(
+    optimizer: keras.optimizers.Optimizer,
+    layers: list[str],
+    gradients: Gradients,
+    variables: Variables,
+) -> Tensor:
+    scale = optimizer.loss_scale_factor or 1.0
+    return gradient_norms(gradients, variables, layers, scale)
+
+
+def _norms_and_skipped(
+    optimizer: keras.optimizers.LossScaleOptimizer,
+    layers: list[str],
+    gradients: Gradients,
+    variables: Variables,
+) -> Tensor:
+    # an optimizer that is not built yet scales by what it begins with
+    scale = optimizer.dynamic_scale if optimizer.built else optimizer.initial_scale
+    norms = gradient_norms(gradients, variables, layers, scale)
+    skipped = ops.logical_not(optimizer.check_finite(gradients))
+    return ops.append(norms, ops.cast(skipped, "float32"))

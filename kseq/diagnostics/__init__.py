@@ -1,0 +1,6 @@
+"""Measures a model: what it attends to, how large its gradients are."""
+
+from kseq.diagnostics.attention_maps import AttentionProbe, attention_maps
+from kseq.diagnostics.gradient_norms import gradient_norms, layer_path
+
+__all__ = ["AttentionProbe", "attention_maps", "gradient_norms", "layer_path"]

@@ -1,0 +1,88 @@
+"""The attention weights of every layer of a model, for one batch."""
+
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+
+from kseq._checks import message
+from kseq._typing import Tensor
+from kseq.backend.compiled import compiled
+from kseq.layers.attention.capture import capture
+
+
+def attention_maps(model: keras.Model, x: Any) -> dict[str, np.ndarray]:
+    """Returns the attention weights of each attention layer of `model` on `x`.
+
+    Args:
+        model: a built model that holds attention layers of kseq.
+        x: one batch of its inputs, as `model.predict` takes it: an array, or a
+            list or dictionary of arrays.
+
+    Returns:
+        Layer path -> float array of shape `(B, T, S)` or, with heads,
+        `(B, H, T, S)`. A layer that the model calls several times adds its path
+        with `#2`, `#3`. Each row sums to 1, or to 0 where nothing may be seen.
+
+    Raises:
+        ValueError: if the model is not built or no layer records its attention.
+
+    Example:
+        >>> maps = attention_maps(model, x)
+        >>> maps["seq2seq/attention"].shape
+        (2, 5, 7)
+    """
+    return AttentionProbe(model)(x)
+
+
+class AttentionProbe:
+    """`attention_maps` of one model, traced once for repeated use.
+
+    The model runs as in inference. Its weights are read anew at each call, so the
+    maps follow training, and the model's own compiled functions stay untouched.
+
+    Args:
+        model: a built model that holds attention layers of kseq.
+
+    Call arguments:
+        x: one batch of inputs. Each new set of shapes traces once.
+
+    Returns:
+        As `attention_maps`.
+    """
+
+    def __init__(self, model: keras.Model) -> None:
+        if not model.built:
+            raise ValueError(
+                message(
+                    "`model` must be built before its attention is read.",
+                    fix="Call it once on a batch.",
+                    model=model.name,
+                )
+            )
+
+        def forward(x: Any) -> dict[str, Tensor]:
+            with capture() as maps:
+                model(x, training=False)
+            return {path: _at_least_float32(weights) for path, weights in maps.items()}
+
+        self._model_name = model.name
+        # a small model run once per epoch is not worth XLA's compile time
+        self._forward = compiled(forward, model.variables, jit_compile=False)
+
+    def __call__(self, x: Any) -> dict[str, np.ndarray]:
+        maps = self._forward(x)
+        if not maps:
+            raise ValueError(
+                message(
+                    "`model` must hold a layer that records its attention weights, "
+                    "as those of `kseq.layers` do.",
+                    model=self._model_name,
+                )
+            )
+        return keras.tree.map_structure(ops.convert_to_numpy, maps)
+
+
+def _at_least_float32(x: Tensor) -> Tensor:
+    return ops.cast(x, keras.backend.result_type(x.dtype, "float32"))

@@ -1,0 +1,5 @@
+"""Autoregressive decoding over a step function; knows no model."""
+
+from kseq.generation.greedy import greedy_decode
+
+__all__ = ["greedy_decode"]

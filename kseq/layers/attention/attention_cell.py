@@ -1,0 +1,154 @@
+"""A recurrent cell that looks at a memory before each step."""
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from kseq._checks import message
+from kseq._typing import Shape, Tensor
+from kseq.layers.attention.base import MemoryAttention
+from kseq.ops import zero_padding
+
+
+@keras.saving.register_keras_serializable(package="kseq")
+class AttentionCell(keras.layers.Layer):
+    """One step of a recurrent decoder with attention, in Bahdanau's order.
+
+        w_t, c_t = attention(query=h_{t-1}, value=memory)
+        h_t, states_t = cell([x_t; c_t], states_{t-1})
+        output_t = [h_t; c_t]
+
+    h_{t-1} is the first of the cell's states. The memory and its mask are call
+    arguments, so the state is the cell's own, and the weights are an output like
+    any other. (`tfa.seq2seq.AttentionWrapper` fed the context of the step before
+    and attended after the cell.)
+
+    Args:
+        cell: a recurrent cell, as `kseq.layers.RNN` takes it.
+        attention: `kseq.layers.BahdanauAttention` or `kseq.layers.LuongAttention`.
+
+    Call arguments:
+        inputs: float `(B, D)`.
+        states: list of the cell's states, each `(B, U)`.
+        memory: float `(B, S, M)`.
+        memory_mask: bool `(B, S)`. True is a real entry of the memory.
+        projected_memory: float; it and `memory` are then what `prepare_memory`
+            returned, for many steps over one memory. None prepares here.
+        training: bool, handed to the cell.
+
+    Returns:
+        `((output, weights), states)`: `(B, U + M)`, `(B, S)` and the new states.
+
+    Masking: a masked entry of the memory gets weight 0 and may hold anything.
+
+    Raises:
+        TypeError: `` `attention` must be an attention over a memory... ``
+
+    Example:
+
+    >>> cell = kseq.layers.AttentionCell(
+    ...     kseq.layers.GRUCell(4), kseq.layers.BahdanauAttention(8))
+    >>> memory = keras.ops.ones((2, 5, 6))
+    >>> (output, weights), states = cell(
+    ...     keras.ops.ones((2, 3)), cell.get_initial_state(2), memory)
+    >>> tuple(output.shape), tuple(weights.shape)
+    ((2, 10), (2, 5))
+
+    References:
+        Bahdanau, Cho & Bengio, 2015, arXiv:1409.0473, section 3.1.
+    """
+
+    def __init__(self, cell: Any, attention: MemoryAttention, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        if not isinstance(attention, MemoryAttention):
+            raise TypeError(
+                message(
+                    "`attention` must be an attention over a memory, such as "
+                    "kseq.layers.BahdanauAttention.",
+                    attention=type(attention).__name__,
+                )
+            )
+        self.cell = cell
+        self.attention = attention
+        self.supports_masking = True  # a mask of one step goes by untouched
+
+    @property
+    def state_size(self) -> Any:
+        """Widths of the states: the cell's own."""
+        return self.cell.state_size
+
+    @property
+    def step_variables(self) -> list[keras.Variable]:
+        """The weights that a step over a prepared memory reads."""
+        return [*self.cell.weights, *self.attention.step_variables]
+
+    @property
+    def query_width(self) -> int:
+        """Width of the first state, which is the query."""
+        return keras.tree.flatten(self.cell.state_size)[0]
+
+    def build(self, inputs_shape: Shape, memory_shape: Shape) -> None:
+        batch, width = inputs_shape
+        if not self.attention.built:
+            self.attention.build((batch, 1, self.query_width), memory_shape)
+            self.attention.built = True
+        if not self.cell.built:
+            self.cell.build((batch, width + memory_shape[-1]))
+            self.cell.built = True
+
+    def get_initial_state(self, batch_size: Any = None) -> Any:
+        """The cell's own first state."""
+        return self.cell.get_initial_state(batch_size)
+
+    def prepare_memory(
+        self, memory: Tensor, memory_mask: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """The memory with zeros for padding, and its projection.
+
+        What every step over one memory shares: pass both to the call.
+        """
+        memory = zero_padding(memory, memory_mask)
+        return memory, self.attention.project_memory(memory)
+
+    def call(
+        self,
+        inputs: Tensor,
+        states: Any,
+        memory: Tensor,
+        memory_mask: Tensor | None = None,
+        projected_memory: Tensor | None = None,
+        training: bool = False,
+    ) -> tuple[tuple[Tensor, Tensor], Any]:
+        if projected_memory is None:
+            memory, projected_memory = self.prepare_memory(memory, memory_mask)
+        # as a mask over pairs: the padding of the memory is zeros already
+        pair_mask = None if memory_mask is None else ops.expand_dims(memory_mask, 1)
+        query = ops.expand_dims(keras.tree.flatten(states)[0], 1)  # (B, 1, U)
+        context, weights = self.attention(
+            query,
+            memory,
+            attention_mask=pair_mask,
+            projected_value=projected_memory,
+            return_attention_scores=True,
+        )
+        context = context[:, 0]  # (B, M)
+        inputs = ops.concatenate([inputs, context], axis=-1)
+        output, states = self.cell(inputs, states, training=training)
+        return (ops.concatenate([output, context], axis=-1), weights[:, 0]), states
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "cell": keras.saving.serialize_keras_object(self.cell),
+            "attention": keras.saving.serialize_keras_object(self.attention),
+        }
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> "AttentionCell":
+        """The cell that `get_config` describes."""
+        parts = {
+            key: keras.saving.deserialize_keras_object(config[key])
+            for key in ("cell", "attention")
+        }
+        return cls(**{**config, **parts})

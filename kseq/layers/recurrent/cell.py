@@ -1,0 +1,180 @@
+"""What the recurrent cells share: weights, dropout, configuration."""
+
+from typing import Any, ClassVar
+
+import keras
+from keras import ops
+
+from kseq._checks import check_rate, check_size, message
+from kseq._typing import Shape, Tensor
+from kseq.backend import dropout
+
+
+class RecurrentCell(keras.layers.Layer):
+    """Base of the cells: `x W + b` for all steps at once, then a step at a time.
+
+    A subclass sets `num_gates`, and computes one step in `step`. The driver
+    (`kseq.layers.RNN`) calls `project` once on the whole sequence and `step` in
+    its loop; called alone, a cell does both for one step, as any Keras cell.
+
+    Dropout masks are drawn once per sequence and shared by all its steps and by
+    all gates (Gal & Ghahramani, 2016, arXiv:1512.05287). A cell that is called
+    alone draws one for each call.
+    """
+
+    num_gates: ClassVar[int]
+
+    def __init__(
+        self,
+        units: int,
+        *,
+        activation: Any = "tanh",
+        use_bias: bool = True,
+        kernel_initializer: Any = "glorot_uniform",
+        recurrent_initializer: Any = "orthogonal",
+        bias_initializer: Any = "zeros",
+        kernel_regularizer: Any = None,
+        recurrent_regularizer: Any = None,
+        bias_regularizer: Any = None,
+        kernel_constraint: Any = None,
+        recurrent_constraint: Any = None,
+        bias_constraint: Any = None,
+        dropout: float = 0.0,
+        recurrent_dropout: float = 0.0,
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.units = check_size("units", units)
+        self.activation = keras.activations.get(activation)
+        self.use_bias = use_bias
+        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+        self.recurrent_initializer = keras.initializers.get(recurrent_initializer)
+        self.bias_initializer = keras.initializers.get(bias_initializer)
+        self.kernel_regularizer = keras.regularizers.get(kernel_regularizer)
+        self.recurrent_regularizer = keras.regularizers.get(recurrent_regularizer)
+        self.bias_regularizer = keras.regularizers.get(bias_regularizer)
+        self.kernel_constraint = keras.constraints.get(kernel_constraint)
+        self.recurrent_constraint = keras.constraints.get(recurrent_constraint)
+        self.bias_constraint = keras.constraints.get(bias_constraint)
+        self.dropout = check_rate("dropout", dropout)
+        self.recurrent_dropout = check_rate("recurrent_dropout", recurrent_dropout)
+        self.seed = seed
+        if self.dropout or self.recurrent_dropout:
+            self.seed_generator = keras.random.SeedGenerator(seed)
+        self.supports_masking = True  # a mask of one step goes by untouched
+        self.state_size: int | list[int] = self.units
+        self.output_size = self.units
+
+    def build(self, input_shape: Shape) -> None:
+        width = input_shape[-1]
+        if width is None:
+            raise ValueError(
+                message(
+                    "The last axis of the inputs must be known.",
+                    input_shape=tuple(input_shape),
+                )
+            )
+        columns = self.num_gates * self.units
+        self.kernel = self.add_weight(
+            shape=(width, columns),
+            name="kernel",
+            initializer=self.kernel_initializer,
+            regularizer=self.kernel_regularizer,
+            constraint=self.kernel_constraint,
+        )
+        self.recurrent_kernel = self.add_weight(
+            shape=(self.units, columns),
+            name="recurrent_kernel",
+            initializer=self.recurrent_initializer,
+            regularizer=self.recurrent_regularizer,
+            constraint=self.recurrent_constraint,
+        )
+        self.bias = None
+        if self.use_bias:
+            self.bias = self.add_weight(
+                shape=self.bias_shape(),
+                name="bias",
+                initializer=self.initial_bias,
+                regularizer=self.bias_regularizer,
+                constraint=self.bias_constraint,
+            )
+
+    def bias_shape(self) -> Shape:
+        """Shape of the bias weight."""
+        return (self.num_gates * self.units,)
+
+    def initial_bias(self, shape: Shape, dtype: Any = None) -> Tensor:
+        """First value of the bias weight."""
+        return self.bias_initializer(shape, dtype=dtype)
+
+    def input_bias(self) -> Tensor | None:
+        """The part of the bias that joins `x W`, or None."""
+        return self.bias
+
+    @property
+    def step_variables(self) -> list[keras.Variable]:
+        """The weights that `step` reads."""
+        return [self.recurrent_kernel]
+
+    def project(self, inputs: Tensor, training: bool = False) -> Tensor:
+        """`x W + b` for one step `(B, D)` or a sequence `(B, T, D)`."""
+        if training and self.dropout:
+            steps = (1,) * (len(inputs.shape) - 2)
+            mask_shape = (ops.shape(inputs)[0], *steps, inputs.shape[-1])
+            inputs = dropout(inputs, self.dropout, self.seed_generator, mask_shape)
+        projected = ops.matmul(inputs, self.kernel)
+        bias = self.input_bias()
+        return projected if bias is None else projected + bias
+
+    def recurrent_mask(self, batch_size: Any, training: bool = False) -> Tensor | None:
+        """Dropout mask of the previous output, `(B, U)`, or None without one."""
+        if not (training and self.recurrent_dropout):
+            return None
+        ones = ops.ones((batch_size, self.units), dtype=self.compute_dtype)
+        return dropout(ones, self.recurrent_dropout, self.seed_generator)
+
+    def step(
+        self, projected: Tensor, states: list[Tensor], recurrent_mask: Tensor | None
+    ) -> list[Tensor]:
+        """The states after one step; the first of them is the output."""
+        raise NotImplementedError(f"{type(self).__name__} must implement `step`.")
+
+    def call(
+        self, inputs: Tensor, states: Any, training: bool = False
+    ) -> tuple[Tensor, Any]:
+        previous = list(states) if isinstance(states, list | tuple) else [states]
+        mask = self.recurrent_mask(ops.shape(inputs)[0], training)
+        new = self.step(self.project(inputs, training), previous, mask)
+        return new[0], new if isinstance(states, list | tuple) else new[0]
+
+    def get_initial_state(self, batch_size: Any = None) -> list[Tensor]:
+        """Zeros, one tensor `(B, U)` a state."""
+        sizes = [self.state_size] if isinstance(self.state_size, int) else self.state_size
+        return [ops.zeros((batch_size, n), dtype=self.compute_dtype) for n in sizes]
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "units": self.units,
+            "activation": keras.activations.serialize(self.activation),
+            "use_bias": self.use_bias,
+            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
+            "recurrent_initializer": keras.initializers.serialize(
+                self.recurrent_initializer
+            ),
+            "bias_initializer": keras.initializers.serialize(self.bias_initializer),
+            "kernel_regularizer": keras.regularizers.serialize(self.kernel_regularizer),
+            "recurrent_regularizer": keras.regularizers.serialize(
+                self.recurrent_regularizer
+            ),
+            "bias_regularizer": keras.regularizers.serialize(self.bias_regularizer),
+            "kernel_constraint": keras.constraints.serialize(self.kernel_constraint),
+            "recurrent_constraint": keras.constraints.serialize(
+                self.recurrent_constraint
+            ),
+            "bias_constraint": keras.constraints.serialize(self.bias_constraint),
+            "dropout": self.dropout,
+            "recurrent_dropout": self.recurrent_dropout,
+            "seed": self.seed,
+        }

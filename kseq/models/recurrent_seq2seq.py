@@ -1,0 +1,405 @@
+"""Recurrent encoder-decoder, with attention or without."""
+
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+
+from kseq._checks import check_choice, check_rate, check_size, message
+from kseq._typing import Tensor
+from kseq.backend import compiled
+from kseq.generation import greedy_decode
+from kseq.layers import (
+    RNN,
+    AttentionCell,
+    AttentionRNN,
+    BahdanauAttention,
+    Dropout,
+    GRUCell,
+    LSTMCell,
+    LuongAttention,
+    SimpleRNNCell,
+)
+
+CELLS = {"rnn": SimpleRNNCell, "gru": GRUCell, "lstm": LSTMCell}
+ATTENTIONS = ("bahdanau", "luong", None)
+_LENGTH_MULTIPLE = 8  # generate pads sources to it, to compile for few lengths
+
+
+@keras.saving.register_keras_serializable(package="kseq")
+class RecurrentSeq2Seq(keras.Model):
+    """Recurrent encoder-decoder over token ids.
+
+        H = encoder(source)                      (B, S, units), a state a layer
+        s_0 = tanh(W_s [last states of the encoder])
+        s_t, c_t = decoder(target_{t-1}, s_{t-1}, attention over H)
+        logits_t = W_o [s_t; c_t] + b
+
+    With `attention=None` the decoder sees the source through s_0 alone: the
+    fixed-vector model of Sutskever et al. (2014). Attention is that of the first
+    decoder layer; further layers are stacked on its output. Dropout stands between
+    layers, never inside a recurrence (Zaremba et al., 2014).
+
+    Id 0 is padding in source and target, on either side.
+
+    Args:
+        source_vocabulary_size: int. Number of source ids, padding included.
+        target_vocabulary_size: int. Number of target ids, padding included.
+        embedding_dim: int. Width of the embeddings.
+        units: int. Width of the decoder, and of the encoder: a bidirectional
+            encoder has half of them in each direction.
+        num_layers: int. Layers of the encoder, and of the decoder. Defaults to `1`.
+        cell: `"rnn"`, `"gru"` or `"lstm"`. Defaults to `"gru"`.
+        attention: `"bahdanau"` (additive), `"luong"` (general) or `None`. Defaults
+            to `"bahdanau"`.
+        bidirectional: bool. Whether the encoder reads both ways. Defaults to `True`.
+        dropout: probability in [0, 1). Defaults to `0.0`.
+        start_id: int. The target id that decoding starts from. Defaults to `1`.
+        end_id: int. The target id that ends a row. Defaults to `2`.
+
+    Call arguments:
+        inputs: dict of two int arrays: `"source_ids"` `(B, S)` and `"target_ids"`
+            `(B, T)`, the target shifted right: it begins with `start_id`, and the
+            labels are the ids that follow.
+
+    Returns:
+        Logits `(B, T, target_vocabulary_size)`.
+
+    Masking: made from id 0 and passed through every layer; the logits carry the
+        target's Keras mask.
+
+    Raises:
+        ValueError: `` `cell` must be one of 'rnn', 'gru', 'lstm'. `` (`attention`
+            alike), `` `units` must be even for a bidirectional encoder. ``
+
+    Example:
+
+    >>> model = kseq.models.RecurrentSeq2Seq(
+    ...     source_vocabulary_size=30, target_vocabulary_size=42,
+    ...     embedding_dim=8, units=16)
+    >>> source, target = np.array([[4, 5, 2]]), np.array([[1, 7]])
+    >>> tuple(model({"source_ids": source, "target_ids": target}).shape)
+    (1, 2, 42)
+    >>> model.generate(source, max_length=6).shape[0]
+    1
+
+    References:
+        Sutskever, Vinyals & Le, 2014, arXiv:1409.3215; Bahdanau, Cho & Bengio,
+        2015, arXiv:1409.0473; Luong, Pham & Manning, 2015, arXiv:1508.04025.
+    """
+
+    def __init__(
+        self,
+        source_vocabulary_size: int,
+        target_vocabulary_size: int,
+        embedding_dim: int,
+        units: int,
+        *,
+        num_layers: int = 1,
+        cell: str = "gru",
+        attention: str | None = "bahdanau",
+        bidirectional: bool = True,
+        dropout: float = 0.0,
+        start_id: int = 1,
+        end_id: int = 2,
+        dtype: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        self.source_vocabulary_size = check_size(
+            "source_vocabulary_size", source_vocabulary_size
+        )
+        self.target_vocabulary_size = check_size(
+            "target_vocabulary_size", target_vocabulary_size
+        )
+        self.embedding_dim = check_size("embedding_dim", embedding_dim)
+        self.units = check_size("units", units)
+        self.num_layers = check_size("num_layers", num_layers)
+        self.cell = check_choice("cell", cell, CELLS)
+        self.attention = check_choice("attention", attention, ATTENTIONS)
+        self.bidirectional = bidirectional
+        self.dropout = check_rate("dropout", dropout)
+        self.start_id = check_size("start_id", start_id)
+        self.end_id = check_size("end_id", end_id)
+        if bidirectional and units % 2:
+            raise ValueError(
+                message(
+                    "`units` must be even for a bidirectional encoder.",
+                    fix=f"Try units={units + 1}.",
+                    units=units,
+                )
+            )
+        self._make_layers(dtype)
+        source_ids = keras.Input((None,), dtype="int32", name="source_ids")
+        target_ids = keras.Input((None,), dtype="int32", name="target_ids")
+        memory, source_mask, states = self.encode(source_ids)
+        super().__init__(
+            inputs={"source_ids": source_ids, "target_ids": target_ids},
+            outputs=self.decode(target_ids, memory, source_mask, states),
+            **kwargs,
+        )
+        self._decoders: dict[int, Any] = {}  # max_length -> compiled function
+
+    def _make_layers(self, dtype: Any) -> None:
+        layers = keras.layers
+        self.source_embedding = layers.Embedding(
+            self.source_vocabulary_size,
+            self.embedding_dim,
+            mask_zero=True,
+            dtype=dtype,
+            name="source_embedding",
+        )
+        self.target_embedding = layers.Embedding(
+            self.target_vocabulary_size,
+            self.embedding_dim,
+            mask_zero=True,
+            dtype=dtype,
+            name="target_embedding",
+        )
+        self.encoder_layers = [
+            self._encoder_layer(f"encoder_{i}", dtype) for i in range(self.num_layers)
+        ]
+        states = 2 if self.cell == "lstm" else 1
+        self.bridges = [
+            [
+                layers.Dense(
+                    self.units, activation="tanh", dtype=dtype, name=f"bridge_{i}_{j}"
+                )
+                for j in range(states)
+            ]
+            for i in range(self.num_layers)
+        ]
+        self.decoder_layers = [
+            self._decoder_layer(f"decoder_{i}", self.attention if i == 0 else None, dtype)
+            for i in range(self.num_layers)
+        ]
+        self.dropout_layer = Dropout(self.dropout, dtype=dtype, name="dropout")
+        self.output_dense = layers.Dense(
+            self.target_vocabulary_size, dtype=dtype, name="output_dense"
+        )
+
+    def _encoder_layer(self, name: str, dtype: Any) -> keras.layers.Layer:
+        units = self.units // 2 if self.bidirectional else self.units
+        layer = RNN(
+            CELLS[self.cell](units, dtype=dtype),
+            return_sequences=True,
+            return_state=True,
+            dtype=dtype,
+            name=name,
+        )
+        if not self.bidirectional:
+            return layer
+        return keras.layers.Bidirectional(layer, dtype=dtype, name=name)
+
+    def _decoder_layer(
+        self, name: str, attention: str | None, dtype: Any
+    ) -> keras.layers.Layer:
+        cell = CELLS[self.cell](self.units, dtype=dtype)
+        if attention is None:
+            return RNN(
+                cell, return_sequences=True, return_state=True, dtype=dtype, name=name
+            )
+        if attention == "bahdanau":
+            mechanism = BahdanauAttention(self.units, dtype=dtype)
+        else:
+            mechanism = LuongAttention("general", dtype=dtype)
+        attention_cell = AttentionCell(cell, mechanism, dtype=dtype)
+        return AttentionRNN(attention_cell, return_state=True, dtype=dtype, name=name)
+
+    def encode(self, source_ids: Tensor) -> tuple[Tensor, Tensor, list[list[Tensor]]]:
+        """Reads the source.
+
+        Args:
+            source_ids: int `(B, S)`, 0 for padding.
+
+        Returns:
+            The memory `(B, S, units)`, its mask `(B, S)`, and the first states of
+            each decoder layer.
+        """
+        mask = ops.not_equal(source_ids, 0)
+        x = self.dropout_layer(self.source_embedding(source_ids))
+        first_states = []
+        for layer, bridges in zip(self.encoder_layers, self.bridges, strict=True):
+            x, *states = layer(x, mask=mask)
+            x = self.dropout_layer(x)
+            count = len(bridges)
+            if self.bidirectional:  # forward h (and c), then backward h (and c)
+                states = [
+                    ops.concatenate([states[j], states[count + j]], axis=-1)
+                    for j in range(count)
+                ]
+            first_states.append(
+                [dense(state) for dense, state in zip(bridges, states, strict=True)]
+            )
+        return x, mask, first_states
+
+    def decode(
+        self,
+        target_ids: Tensor,
+        memory: Tensor,
+        memory_mask: Tensor,
+        states: list[list[Tensor]],
+    ) -> Tensor:
+        """Logits `(B, T, N)` of all targets at once, each given the true ones before.
+
+        Args:
+            target_ids: int `(B, T)`, shifted right.
+            memory: float `(B, S, units)`; with its mask and the states, what
+                `encode` returned.
+            memory_mask: bool `(B, S)`.
+            states: the first states of each decoder layer.
+        """
+        mask = ops.not_equal(target_ids, 0)
+        x = self.dropout_layer(self.target_embedding(target_ids))
+        for layer, initial_state in zip(self.decoder_layers, states, strict=True):
+            if isinstance(layer, AttentionRNN):
+                x, *_ = layer(
+                    x,
+                    memory,
+                    initial_state=initial_state,
+                    sequences_mask=mask,
+                    memory_mask=memory_mask,
+                )
+            else:
+                x, *_ = layer(x, initial_state=initial_state, mask=mask)
+            x = self.dropout_layer(x)
+        return self.output_dense(x)
+
+    def start(self, source_ids: Tensor) -> dict[str, Any]:
+        """The state before the first target token, as `step` takes it."""
+        memory, memory_mask, states = self.encode(source_ids)
+        state = {"layers": states}
+        if self.attention is not None:
+            memory, projected = self.decoder_layers[0].cell.prepare_memory(
+                memory, memory_mask
+            )
+            state["memory"] = {
+                "memory": memory,
+                "memory_mask": memory_mask,
+                "projected_memory": projected,
+            }
+        return state
+
+    def step(
+        self, token_ids: Tensor, state: dict[str, Any]
+    ) -> tuple[Tensor, dict[str, Any]]:
+        """Logits `(B, N)` of the next token after `token_ids` `(B,)`, and the state."""
+        x = self.target_embedding(token_ids)  # (B, E)
+        new_states = []
+        for layer, states in zip(self.decoder_layers, state["layers"], strict=True):
+            if isinstance(layer, AttentionRNN):
+                (x, _), states = layer.cell(x, states, **state["memory"])
+            else:
+                x, states = layer.cell(x, states)
+            new_states.append(states)
+        return self.output_dense(x), {**state, "layers": new_states}
+
+    def generate(
+        self,
+        source_ids: Any,
+        *,
+        max_length: int | None = None,
+        batch_size: int = 128,
+    ) -> np.ndarray:
+        """Decodes greedily, in one compiled loop for each batch.
+
+        Args:
+            source_ids: int array `(B, S)`, 0 for padding. Rows may differ in length:
+                a row gives the same ids as it would alone.
+            max_length: int, the most ids of a row, its end included. None means
+                twice the padded source length. Defaults to `None`.
+            batch_size: int, rows decoded at once. Defaults to `128`.
+
+        Returns:
+            int32 array `(B, L)`: each row ends with `end_id`, unless it was cut at
+            `max_length`, and is filled with 0. L is the longest row's length.
+
+        Raises:
+            ValueError: `` `source_ids` must be integers of shape (B, S)... ``
+
+        It compiles once for each number of rows up to `batch_size`, and for each
+        source length rounded up to a multiple of 8.
+        """
+        source = np.asarray(source_ids)
+        self._check_source(source)
+        rows, length = source.shape
+        padded = -(-length // _LENGTH_MULTIPLE) * _LENGTH_MULTIPLE
+        source = np.pad(source.astype("int32"), ((0, 0), (0, padded - length)))
+        if max_length is None:
+            max_length = 2 * padded
+        decode = self._decoder(check_size("max_length", max_length))
+        size = min(check_size("batch_size", batch_size), rows)
+        chunks = []
+        for first in range(0, rows, size):
+            chunk = source[first : first + size]
+            missing = size - len(chunk)  # repeat a row, so that no shape is new
+            chunk = np.concatenate([chunk, np.repeat(chunk[:1], missing, axis=0)])
+            tokens = ops.convert_to_numpy(decode(chunk))
+            chunks.append(tokens[: size - missing])
+        tokens = np.concatenate(chunks)
+        return tokens[:, : max(1, np.count_nonzero(tokens.any(axis=0)))]
+
+    def _check_source(self, source: np.ndarray) -> None:
+        good = source.ndim == 2 and source.size and source.dtype.kind in "iu"
+        if not good:
+            raise ValueError(
+                message(
+                    "`source_ids` must be integers of shape (B, S), neither of them 0.",
+                    shape=source.shape,
+                    dtype=str(source.dtype),
+                )
+            )
+        low, high = int(source.min()), int(source.max())
+        if low < 0 or high >= self.source_vocabulary_size:
+            raise ValueError(
+                message(
+                    "`source_ids` must lie in [0, source_vocabulary_size).",
+                    smallest=low,
+                    largest=high,
+                    source_vocabulary_size=self.source_vocabulary_size,
+                )
+            )
+
+    def _decoder(self, max_length: int) -> Any:
+        if max_length not in self._decoders:
+
+            def decode(source_ids: Tensor) -> Tensor:
+                return greedy_decode(
+                    self.step,
+                    self.start(source_ids),
+                    batch_size=ops.shape(source_ids)[0],
+                    start_id=self.start_id,
+                    end_id=self.end_id,
+                    max_length=max_length,
+                )
+
+            self._decoders[max_length] = compiled(decode, self.variables)
+        return self._decoders[max_length]
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "trainable": self.trainable,
+            "dtype": keras.saving.serialize_keras_object(
+                self.source_embedding.dtype_policy
+            ),
+            "source_vocabulary_size": self.source_vocabulary_size,
+            "target_vocabulary_size": self.target_vocabulary_size,
+            "embedding_dim": self.embedding_dim,
+            "units": self.units,
+            "num_layers": self.num_layers,
+            "cell": self.cell,
+            "attention": self.attention,
+            "bidirectional": self.bidirectional,
+            "dropout": self.dropout,
+            "start_id": self.start_id,
+            "end_id": self.end_id,
+        }
+
+    @classmethod
+    def from_config(
+        cls, config: dict[str, Any], custom_objects: Any = None
+    ) -> "RecurrentSeq2Seq":
+        """The model that `get_config` describes."""
+        del custom_objects
+        return cls(**config)

@@ -1,0 +1,35 @@
+"""Softmax over the entries that a mask lets through."""
+
+import keras
+import numpy as np
+from keras import ops
+
+from kseq._typing import Tensor
+
+
+def masked_softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
+    """Softmax over the last axis; a row that may see nothing gets weights 0.
+
+        w_j = m_j exp(e_j - max e) / sum_k m_k exp(e_k - max e)
+
+    Args:
+        scores: float `(..., S)`. Entries under a False mask may hold anything.
+        mask: bool, broadcastable to `scores`. True lets an entry through; None
+            lets all through.
+
+    Returns:
+        Weights of the shape and dtype of `scores`; each row sums to 1, or to 0
+        where the mask is False throughout. Gradients are finite.
+
+    Numerics: at least float32 inside, whatever the dtype of `scores`.
+    """
+    compute = keras.backend.result_type(scores.dtype, "float32")
+    logits = ops.cast(scores, compute)
+    if mask is None:
+        return ops.cast(ops.softmax(logits, axis=-1), scores.dtype)
+    logits = ops.where(mask, logits, float(np.finfo(compute).min))
+    logits -= ops.stop_gradient(ops.max(logits, axis=-1, keepdims=True))
+    exponentials = ops.where(mask, ops.exp(logits), 0.0)
+    total = ops.sum(exponentials, axis=-1, keepdims=True)
+    weights = exponentials / ops.where(total > 0, total, 1.0)
+    return ops.cast(weights, scores.dtype)

@@ -1,0 +1,58 @@
+"""Boolean masks: True is a real token, or a pair that may attend."""
+
+from keras import ops
+
+from kseq._checks import check_mask, message
+from kseq._typing import Tensor
+
+
+def combine_masks(
+    *,
+    query_mask: Tensor | None = None,
+    value_mask: Tensor | None = None,
+    attention_mask: Tensor | None = None,
+) -> Tensor | None:
+    """The AND of all masks that are given, as one mask over pairs.
+
+    Args:
+        query_mask: bool `(B, T)`. True for a real query token.
+        value_mask: bool `(B, S)`. True for a real value token.
+        attention_mask: bool `(B, T, S)`. True where query t may see value s.
+
+    Returns:
+        bool, broadcastable to `(B, T, S)`, or None when every mask is None.
+
+    Raises:
+        TypeError: `` `query_mask` must be boolean... `` (each mask alike).
+        ValueError: `` `query_mask` must have shape (B, T)... `` (each alike).
+    """
+    combined = None
+    for name, mask, layout, axis in (
+        ("query_mask", query_mask, "(B, T)", 2),
+        ("value_mask", value_mask, "(B, S)", 1),
+        ("attention_mask", attention_mask, "(B, T, S)", None),
+    ):
+        if check_mask(name, mask) is None:
+            continue
+        if len(mask.shape) != layout.count(",") + 1:
+            raise ValueError(
+                message(f"`{name}` must have shape {layout}.", shape=tuple(mask.shape))
+            )
+        mask = ops.convert_to_tensor(mask)
+        if axis is not None:
+            mask = ops.expand_dims(mask, axis)  # (B, T, 1) or (B, 1, S)
+        combined = mask if combined is None else ops.logical_and(combined, mask)
+    return combined
+
+
+def zero_padding(x: Tensor, mask: Tensor | None) -> Tensor:
+    """`x` `(B, T, ...)` with zeros where `mask` `(B, T)` is False.
+
+    A product with a 0/1 mask would keep a NaN, and so would the gradient of a
+    matrix product over padded rows: this cuts both.
+    """
+    if mask is None:
+        return x
+    for _ in range(len(x.shape) - len(mask.shape)):
+        mask = ops.expand_dims(mask, -1)  # (B, T, 1, ...)
+    return ops.where(mask, x, ops.zeros_like(x))

@@ -1,0 +1,127 @@
+"""The pictures of a training: where they are written, when, and of what size."""
+
+import keras
+import numpy as np
+import pytest
+from callbacks.events import picture, read_events
+from tiny_model import TIME, attention_weights, make_batches, make_model
+
+from kseq.callbacks import AttentionMaps, GradientNorms
+from kseq.callbacks.attention_picture import draw_attention
+from kseq.callbacks.event_writer import open_event_writer
+
+STEPS = 3
+X, Y = make_batches(STEPS)
+PROBE = X[:2]
+QUERIES = [["F", "OW1", "T"], ["N", "AY1"]]
+KEYS = [list("pho"), list("nigh")]
+
+
+def train(model, callbacks, epochs=2):
+    return model.fit(
+        X, Y, batch_size=2, epochs=epochs, shuffle=False, verbose=0, callbacks=callbacks
+    )
+
+
+@pytest.fixture
+def panels(monkeypatch):
+    """What is drawn, picture by picture."""
+    drawn = []
+
+    def spy(panels, font):
+        drawn.append(panels)
+        return draw_attention(panels, font)
+
+    monkeypatch.setattr("kseq.callbacks.attention_picture.draw_attention", spy)
+    return drawn
+
+
+def test_one_picture_per_layer_and_epoch(panels, tmp_path):
+    train(make_model(), [AttentionMaps(tmp_path, PROBE, QUERIES, KEYS)])
+    events = read_events(tmp_path / "kseq")
+    assert set(events) == {"attention/attention"}
+    assert [step for step, _ in events["attention/attention"]] == [STEPS, 2 * STEPS]
+    for (_, value), drawn in zip(events["attention/attention"], panels, strict=True):
+        assert picture(value).size == draw_attention(drawn).size
+        assert [panel.query_tokens for panel in drawn] == QUERIES
+        assert [panel.key_tokens for panel in drawn] == KEYS
+
+
+def test_the_weights_are_those_of_the_model_after_the_epoch(panels, tmp_path):
+    model = make_model()
+    train(model, [AttentionMaps(tmp_path, PROBE)])
+    table, kernel, *_ = model.get_weights()
+    want = attention_weights(table[PROBE], kernel)
+    got = np.stack([panel.weights for panel in panels[-1]])
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+    first = np.stack([panel.weights for panel in panels[0]])
+    assert np.abs(first - got).max() > 1e-3
+
+
+def test_heads_are_averaged(panels, tmp_path):
+    model = make_model(heads=2)
+    train(model, [AttentionMaps(tmp_path, PROBE)], epochs=1)
+    plain = make_model()
+    train(plain, [AttentionMaps(tmp_path, PROBE)], epochs=1)
+    # the second head of the tiny model is uniform
+    for heads, one in zip(*panels, strict=True):
+        want = (one.weights + 1 / (TIME - 1)) / 2
+        np.testing.assert_allclose(heads.weights, want, rtol=1e-5)
+
+
+def test_positions_are_numbered_without_tokens(panels, tmp_path):
+    train(make_model(), [AttentionMaps(tmp_path, PROBE)], epochs=1)
+    assert panels[0][0].query_tokens == ["0", "1", "2", "3", "4"]
+    assert panels[0][1].key_tokens == ["0", "1", "2", "3"]
+
+
+def test_every_counts_epochs(tmp_path):
+    train(make_model(), [AttentionMaps(tmp_path, PROBE, every=2)], epochs=5)
+    events = read_events(tmp_path / "kseq")
+    assert [step for step, _ in events["attention/attention"]] == [6, 12]
+
+
+def test_shares_the_file_of_the_gradient_norms(tmp_path):
+    train(make_model(), [AttentionMaps(tmp_path, PROBE), GradientNorms(tmp_path)])
+    assert len(list((tmp_path / "kseq").iterdir())) == 1
+    events = read_events(tmp_path / "kseq")
+    assert len(events["attention/attention"]) == 2
+    assert len(events["gradient_norm/global"]) == 2 * STEPS
+
+
+def test_the_file_is_closed_when_training_ends(tmp_path):
+    train(make_model(), [AttentionMaps(tmp_path, PROBE)])
+    writer = open_event_writer(tmp_path / "kseq")
+    assert writer.users == 1
+    writer.close()
+
+
+def test_training_is_the_same_with_and_without(tmp_path):
+    weights = []
+    for callbacks in ([AttentionMaps(tmp_path, PROBE)], []):
+        model = make_model(optimizer=keras.optimizers.Adam(0.01))
+        train(model, callbacks)
+        weights.append([*model.get_weights(), *model.predict(PROBE, verbose=0)])
+    for got, want in zip(*weights, strict=True):
+        np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        (
+            {"query_tokens": QUERIES[:1]},
+            "`query_tokens` must hold one list.*examples=2",
+        ),
+        ({"query_tokens": [["a"] * 6, ["a"]]}, "`query_tokens`.*positions=5"),
+        ({"key_tokens": [["a"] * 5, ["a"]]}, "`key_tokens`.*positions=4"),
+        ({"key_tokens": [[], ["a"]]}, "`key_tokens` must have from 1"),
+        ({"layers": ["cross"]}, "`layers` must hold.*The model has attention"),
+    ],
+    ids=["examples", "long queries", "long keys", "empty", "layers"],
+)
+def test_mistakes_are_found_before_training(options, match, tmp_path):
+    model = make_model()
+    with pytest.raises(ValueError, match=match):
+        train(model, [AttentionMaps(tmp_path, PROBE, **options)])
+    assert int(model.optimizer.iterations) == 0
