@@ -108,6 +108,8 @@ class MaskedCrossentropy(keras.losses.Loss):
         self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None
     ) -> Tensor:
         """w, `(B, T)`: how much each token counts."""
+        if sample_weight is not None and len(sample_weight.shape) == 1:
+            sample_weight = ops.expand_dims(sample_weight, 1)  # (B, 1)
         # the mask of y_pred has no public getter, but Keras multiplies by it and by
         # the sample weight: what it makes of a one is the weight of a token
         return super().__call__(y_true, y_pred, sample_weight)

@@ -1,0 +1,24 @@
+"""Seeds, full float32 products, and the package registered for loading."""
+
+import keras
+import pytest
+
+import kseq  # noqa: F401  registers every class
+
+
+def pytest_configure():
+    """A GPU rounds float32 products to 10 bits unless it is told not to."""
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        tf.config.experimental.enable_tensor_float_32_execution(False)
+    else:
+        import jax
+
+        jax.config.update("jax_default_matmul_precision", "highest")
+
+
+@pytest.fixture(autouse=True)
+def seeded():
+    """Initializers without a seed draw the same values in every run of a test."""
+    keras.utils.set_random_seed(7)
