@@ -23,7 +23,7 @@ def greedy_decode(
     """Takes the most probable token at each step, until every row has ended.
 
         y_0 = start;  logits_t, state_t = step(y_{t-1}, state_{t-1})
-        y_t = argmax logits_t
+        y_t = argmax logits_t, padding left out
 
     Args:
         step: function of `(token_ids (B,), state)` that returns logits `(B, N)` and
@@ -47,6 +47,8 @@ def greedy_decode(
 
     def body(t: Tensor, tokens: Tensor, last: Tensor, ended: Tensor, state: Tree) -> Any:
         logits, state = step(last, state)
+        padding = ops.arange(logits.shape[-1]) == pad_id
+        logits = ops.where(padding, float("-inf"), ops.cast(logits, "float32"))
         last = ops.cast(ops.argmax(logits, axis=-1), "int32")
         last = ops.where(ended, pad_id, last)
         tokens = ops.slice_update(tokens, (0, t), ops.expand_dims(last, 1))
