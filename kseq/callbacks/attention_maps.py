@@ -45,9 +45,18 @@ class AttentionMaps(EventCallback):
             matches `layers`, or the tokens do not fit the batch.
 
     Example:
-        >>> probe = {name: ids[:4] for name, ids in x.items()}
-        >>> callback = AttentionMaps("logs/run1", probe, phonemes[:4], letters[:4])
-        >>> history = model.fit(x, y, verbose=0, callbacks=[callback])
+
+    >>> import os, tempfile
+    >>> model = kseq.models.RecurrentSeq2Seq(9, 9, embedding_dim=4, units=4)
+    >>> model.compile("sgd", kseq.training.MaskedCrossentropy())
+    >>> x = {"source_ids": np.array([[3, 4, 2]]), "target_ids": np.array([[1, 5]])}
+    >>> y = np.array([[5, 2]])
+    >>> with tempfile.TemporaryDirectory() as log_dir:
+    ...     callback = kseq.callbacks.AttentionMaps(
+    ...         log_dir, x, query_tokens=[["N", "."]], key_tokens=[["k", "n", "."]])
+    ...     history = model.fit(x, y, verbose=0, callbacks=[callback])
+    ...     os.listdir(log_dir)
+    ['kseq']
     """
 
     def __init__(

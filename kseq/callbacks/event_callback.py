@@ -45,5 +45,5 @@ class EventCallback(keras.callbacks.Callback):
 
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
         if self._writer is not None:
-            pass
+            self._writer.close()
             self._writer = None

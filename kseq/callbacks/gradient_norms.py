@@ -7,6 +7,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from kseq._checks import message
 from kseq._typing import Tensor
 from kseq.backend.optimizer_tap import OptimizerTap
 from kseq.callbacks.event_callback import EventCallback
@@ -50,13 +51,31 @@ class GradientNorms(EventCallback):
 
     Raises:
         ImportError: if `tensorboard` is not installed.
+        ValueError: when training begins, if the model is not built (on TensorFlow;
+            on JAX, Keras builds it before).
 
     Example:
-        >>> callback = GradientNorms("logs/run1")
-        >>> history = model.fit(x, y, epochs=2, verbose=0, callbacks=[callback])
+
+    >>> import os, tempfile
+    >>> model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
+    >>> model.compile("sgd", "mse")
+    >>> with tempfile.TemporaryDirectory() as log_dir:
+    ...     callback = kseq.callbacks.GradientNorms(log_dir)
+    ...     x, y = np.ones((4, 3)), np.ones((4, 2))
+    ...     history = model.fit(x, y, verbose=0, callbacks=[callback])
+    ...     os.listdir(log_dir)
+    ['kseq']
     """
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
+        if not self.model.built:
+            raise ValueError(
+                message(
+                    "`model` must be built before its training begins.",
+                    fix="Call it once on a batch.",
+                    model=self.model.name,
+                )
+            )
         layers = list(dict.fromkeys(map(layer_path, self.model.trainable_variables)))
         names = ["global", *layers]
         measure = partial(_norms, self.model.optimizer, layers)

@@ -29,9 +29,12 @@ def attention_maps(model: keras.Model, x: Any) -> dict[str, np.ndarray]:
         ValueError: if the model is not built or no layer records its attention.
 
     Example:
-        >>> maps = attention_maps(model, x)
-        >>> maps["seq2seq/attention"].shape
-        (2, 5, 7)
+
+    >>> model = kseq.models.RecurrentSeq2Seq(9, 9, embedding_dim=4, units=4)
+    >>> x = {"source_ids": np.array([[3, 4, 2]]), "target_ids": np.array([[1, 5]])}
+    >>> maps = kseq.diagnostics.attention_maps(model, x)
+    >>> maps["decoder_0"].shape
+    (1, 2, 3)
     """
     return AttentionProbe(model)(x)
 

@@ -244,6 +244,14 @@ def test_two_in_one_fit_are_refused(tmp_path):
         train(make_model(), *make_batches(1), callbacks)
 
 
+def test_a_model_that_is_not_built_is_refused(tmp_path):
+    model = keras.Sequential([keras.layers.Dense(2)])
+    callback = GradientNorms(tmp_path)
+    callback.set_model(model)
+    with pytest.raises(ValueError, match="`model` must be built"):
+        callback.on_train_begin()
+
+
 def test_every_must_be_positive(tmp_path):
     with pytest.raises(ValueError, match="`every` must be a positive integer"):
         GradientNorms(tmp_path, every=0)
