@@ -162,7 +162,8 @@ def _forward_loop(
         (tf.constant(0), init, _arrays(init, length), _arrays(first_y, length)),
         maximum_iterations=length,
     )
-    return _stack(carries, init), last, _stack(ys, first_y)
+    static = _static_length(xs)
+    return _stack(carries, init, static), last, _stack(ys, first_y, static)
 
 
 def _backward_loop(
@@ -218,7 +219,8 @@ def _backward_loop(
         ),
         maximum_iterations=length,
     )
-    found = iter([*d_init, *_stack(d_xs, first_x), *d_constants])
+    d_xs = _stack(d_xs, first_x, _static_length(xs))
+    found = iter([*d_init, *d_xs, *d_constants])
     leaves = tf.nest.flatten((carries, xs, constants))
     return [next(found) if leaf.dtype.is_floating else None for leaf in leaves]
 
@@ -238,10 +240,19 @@ def _arrays(like: Tree, length: Tensor) -> list[Tensor]:
     ]
 
 
-def _stack(arrays: list[Tensor], like: Tree) -> Tree:
+def _static_length(xs: Tree) -> int | None:
     import tensorflow as tf
 
-    return tf.nest.pack_sequence_as(like, [array.stack() for array in arrays])
+    return tf.nest.flatten(xs)[0].shape[0]
+
+
+def _stack(arrays: list[Tensor], like: Tree, length: int | None) -> Tree:
+    import tensorflow as tf
+
+    stacked = [array.stack() for array in arrays]
+    for leaf in stacked:  # a loop forgets how many steps it ran
+        leaf.set_shape([length, *leaf.shape[1:]])
+    return tf.nest.pack_sequence_as(like, stacked)
 
 
 def _like(new: Tree, old: Tree) -> Tree:

@@ -45,7 +45,9 @@ def greedy_decode(
     def more(t: Tensor, tokens: Tensor, last: Tensor, ended: Tensor, _: Tree) -> Tensor:
         return ops.logical_and(t < max_length, ops.any(ops.logical_not(ended)))
 
-    def body(t: Tensor, tokens: Tensor, last: Tensor, ended: Tensor, state: Tree) -> Any:
+    def body(
+        t: Tensor, tokens: Tensor, last: Tensor, ended: Tensor, state: Tree
+    ) -> Any:
         logits, state = step(last, state)
         padding = ops.arange(logits.shape[-1]) == pad_id
         logits = ops.where(padding, float("-inf"), ops.cast(logits, "float32"))

@@ -170,7 +170,9 @@ class RecurrentSeq2Seq(keras.Model):
             for i in range(self.num_layers)
         ]
         self.decoder_layers = [
-            self._decoder_layer(f"decoder_{i}", self.attention if i == 0 else None, dtype)
+            self._decoder_layer(
+                f"decoder_{i}", self.attention if i == 0 else None, dtype
+            )
             for i in range(self.num_layers)
         ]
         self.dropout_layer = Dropout(self.dropout, dtype=dtype, name="dropout")
@@ -268,7 +270,7 @@ class RecurrentSeq2Seq(keras.Model):
     def start(self, source_ids: Tensor) -> dict[str, Any]:
         """The state before the first target token, as `step` takes it."""
         memory, memory_mask, states = self.encode(source_ids)
-        state = {"layers": states}
+        state: dict[str, Any] = {"layers": states}
         if self.attention is not None:
             memory, projected = self.decoder_layers[0].cell.prepare_memory(
                 memory, memory_mask

@@ -92,7 +92,9 @@ def run(mode, real, reverse, values, length=T):
                 outputs, last, counts = forward(*values)
                 return loss(outputs, last), (outputs, last, counts)
 
-            gradients, rest = jax.grad(both, argnums=(0, 1, 2, 3), has_aux=True)(*values)
+            gradients, rest = jax.grad(both, argnums=(0, 1, 2, 3), has_aux=True)(
+                *values
+            )
             return *rest, gradients
 
         result = (jax.jit(everything) if mode == "compiled" else everything)(*values)
@@ -159,6 +161,10 @@ def test_backpropagation_through_time_has_the_hand_worked_gradient():
 
 def test_sizes_that_do_not_agree_are_refused():
     with pytest.raises(ValueError, match="same first size, at least 1"):
-        scan(lambda c, h, x: (h, h), ops.zeros((1,)), [ops.ones((2, 1)), ops.ones((3, 1))])
+        scan(
+            lambda c, h, x: (h, h),
+            ops.zeros((1,)),
+            [ops.ones((2, 1)), ops.ones((3, 1))],
+        )
     with pytest.raises(ValueError, match="at least 1"):
         scan(lambda c, h, x: (h, h), ops.zeros((1,)), ops.ones((0, 1)))

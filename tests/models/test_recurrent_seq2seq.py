@@ -22,7 +22,9 @@ def build(seed=0, **options):
     model = kseq.models.RecurrentSeq2Seq(SOURCES, TARGETS, **options)
     # large weights, so that what the model says depends on what it reads
     rng = np.random.default_rng(seed)
-    model.set_weights([rng.normal(scale=0.9, size=w.shape) for w in model.get_weights()])
+    model.set_weights(
+        [rng.normal(scale=0.9, size=w.shape) for w in model.get_weights()]
+    )
     return model
 
 

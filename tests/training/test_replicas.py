@@ -31,7 +31,7 @@ import keras
 import kseq
 with scope:
     inputs = keras.Input((4, 3))
-    layer = keras.layers.EinsumDense("btn,nm->btm", (None, 3), kernel_initializer="ones")
+    layer = keras.layers.EinsumDense("btn,nm->btm", (None, 3))
     model = keras.Model(inputs, layer(inputs))
     model.layers[-1].set_weights([np.eye(3, dtype="float32")])
     model.compile(
