@@ -15,7 +15,7 @@ PYTEST = $(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help demo tensorboard test test-all check clean
+.PHONY: help demo tensorboard test test-all check bench clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) \
@@ -39,6 +39,10 @@ check: $(VENV)/dev-installed ## Check format, lint and types
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy
+
+bench: $(VENV)/dev-installed ## Time kseq against its peers, on a quiet machine
+	for file in tests/benchmarks/bench_*.py; do \
+		KERAS_BACKEND=tensorflow $(BIN)/python $$file || exit 1; done
 
 clean: ## Remove .venv and the caches; logs stay
 	rm -rf $(VENV) build *.egg-info .mypy_cache .pytest_cache .ruff_cache

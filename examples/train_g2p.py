@@ -131,8 +131,8 @@ def main():
         maps = kseq.callbacks.AttentionMaps(
             logdir,
             probe=probe,
-            query_tokens=[[*known[0], "</s>"] for _, known in watched],
-            key_tokens=[[*word, "</s>"] for word, _ in watched],
+            query_tokens=[[*known[0], "#"] for _, known in watched],
+            key_tokens=[[*word, "#"] for word, _ in watched],
         )
         callbacks.append(maps)
     if arguments.full:  # a run that was stopped goes on after its last epoch

@@ -14,8 +14,8 @@ def dropout(
     """Zeros a share `rate` of `x` and scales the rest by `1 / (1 - rate)`.
 
     Keras leaves the choice of the generator to TensorFlow, which under XLA on a CPU
-    picks one that needs 170 ns a number; Philox by name needs 4 (measured on
-    1.2 million float32). JAX's default is fast.
+    picks one that needs 170 ns a number; Philox by name needs 4. JAX's default is
+    fast.
 
     Args:
         x: float tensor.

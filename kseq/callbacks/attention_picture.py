@@ -16,6 +16,7 @@ _MAP_SIZE = 1200
 _MARGIN = 12
 _BETWEEN = 20
 _GAP = 6
+_ASPECT = 1.6  # width to height of a picture
 
 _INK = (33, 37, 41)
 _FAINT = (134, 142, 150)
@@ -55,7 +56,7 @@ def attention_png(panels: Sequence[AttentionPanel], font: str | None = None) -> 
 def draw_attention(
     panels: Sequence[AttentionPanel], font: str | None = None
 ) -> Image.Image:
-    """Draws one panel below the other: queries down, keys across, weight as color.
+    """Draws the panels in a grid: queries down, keys across, weight as color.
 
     The color scale is the same in every picture, so that epochs compare: white is
     weight 0, the darkest blue is weight 1, and color follows the square root of the
@@ -67,15 +68,35 @@ def draw_attention(
         font: path of a TrueType font, for scripts that Pillow's own font lacks.
     """
     drawn = [_draw_panel(panel, font) for panel in panels]
-    drawn.append(_draw_scale(font))
-    width = max(panel.width for panel in drawn) + 2 * _MARGIN
-    height = sum(panel.height + _BETWEEN for panel in drawn) + _MARGIN
-    picture = Image.new("RGB", (width, height), "white")
-    top = _MARGIN
-    for panel in drawn:
-        picture.paste(panel, (_MARGIN, top))
-        top += panel.height + _BETWEEN
+    width = max(panel.width for panel in drawn) + _BETWEEN
+    height = max(panel.height for panel in drawn) + _BETWEEN
+    rows, columns = _grid_size(len(drawn), width / height)
+    scale = _draw_scale(font)
+    picture = Image.new(
+        "RGB",
+        (
+            2 * _MARGIN + max(columns * width - _BETWEEN, scale.width),
+            2 * _MARGIN + rows * height + scale.height,
+        ),
+        "white",
+    )
+    for index, panel in enumerate(drawn):
+        row, column = divmod(index, columns)
+        picture.paste(panel, (_MARGIN + column * width, _MARGIN + row * height))
+    picture.paste(scale, (_MARGIN, _MARGIN + rows * height))
     return picture
+
+
+def _grid_size(count: int, panel_aspect: float) -> tuple[int, int]:
+    """Rows and columns: few empty places, and the shape of TensorBoard's cards."""
+
+    def cost(columns: int) -> float:
+        rows = -(-count // columns)
+        shape = np.log(panel_aspect * columns / rows / _ASPECT)
+        return abs(shape) + 2 * np.log(rows * columns / count)
+
+    columns = min(range(1, count + 1), key=cost)
+    return -(-count // columns), columns
 
 
 def _draw_panel(panel: AttentionPanel, font_path: str | None) -> Image.Image:

@@ -55,10 +55,22 @@ def test_padding_past_the_tokens_is_left_out():
     np.testing.assert_array_equal(np.asarray(got), np.asarray(want))
 
 
-def test_panels_stack():
-    one, two = draw_attention([panel(3, 5)]), draw_attention([panel(3, 5)] * 2)
-    assert two.width == one.width
-    assert two.height > one.height + 3 * CELL
+@pytest.mark.parametrize(
+    ("shape", "count", "rows", "columns"),
+    [((11, 12), 4, 2, 2), ((11, 12), 2, 1, 2), ((5, 40), 3, 3, 1), ((30, 8), 5, 1, 5)],
+)
+def test_panels_lie_in_a_grid_wider_than_high(shape, count, rows, columns):
+    one = draw_attention([panel(*shape)])
+    many = draw_attention([panel(*shape)] * count)
+    assert abs(many.width / one.width - columns) < 0.25 * columns
+    assert abs(many.height / one.height - rows) < 0.25 * rows
+
+
+def test_every_panel_is_drawn_once():
+    """A dark cell in each of five maps gives five dark cells."""
+    picture = draw_attention([panel(2, 3, np.eye(2, 3)[:, [0, 2, 2]])] * 5)
+    corner = np.all(np.asarray(picture) == (8, 36, 85), axis=-1)
+    assert corner.sum() >= 5 * (CELL - 1) ** 2
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(97, 150), (1, 1), (300, 7)])
