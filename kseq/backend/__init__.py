@@ -5,8 +5,9 @@ TensorFlow half and a JAX half behind one signature.
 """
 
 from kseq.backend.compiled import compiled
+from kseq.backend.concrete import is_concrete
 from kseq.backend.dropout import dropout
 from kseq.backend.replicas import sum_over_replicas
 from kseq.backend.scan import scan
 
-__all__ = ["compiled", "dropout", "scan", "sum_over_replicas"]
+__all__ = ["compiled", "dropout", "is_concrete", "scan", "sum_over_replicas"]

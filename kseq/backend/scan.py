@@ -260,6 +260,4 @@ def _like(new: Tree, old: Tree) -> Tree:
     import tensorflow as tf
 
     tf.nest.assert_same_structure(old, new)
-    return tf.nest.map_structure(
-        lambda n, o: tf.ensure_shape(n, o.shape), new, old
-    )
+    return tf.nest.map_structure(lambda n, o: tf.ensure_shape(n, o.shape), new, old)

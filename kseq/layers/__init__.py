@@ -5,6 +5,7 @@ from kseq.layers.attention.attention_rnn import AttentionRNN
 from kseq.layers.attention.bahdanau_attention import BahdanauAttention
 from kseq.layers.attention.luong_attention import LuongAttention
 from kseq.layers.dropout import Dropout
+from kseq.layers.embedding import Embedding
 from kseq.layers.recurrent.gru import GRU
 from kseq.layers.recurrent.gru_cell import GRUCell
 from kseq.layers.recurrent.lstm import LSTM
@@ -21,6 +22,7 @@ __all__ = [
     "AttentionRNN",
     "BahdanauAttention",
     "Dropout",
+    "Embedding",
     "GRUCell",
     "LSTMCell",
     "LuongAttention",

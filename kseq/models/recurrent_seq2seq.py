@@ -16,6 +16,7 @@ from kseq.layers import (
     AttentionRNN,
     BahdanauAttention,
     Dropout,
+    Embedding,
     GRUCell,
     LSTMCell,
     LuongAttention,
@@ -142,14 +143,14 @@ class RecurrentSeq2Seq(keras.Model):
 
     def _make_layers(self, dtype: Any) -> None:
         layers = keras.layers
-        self.source_embedding = layers.Embedding(
+        self.source_embedding = Embedding(
             self.source_vocabulary_size,
             self.embedding_dim,
             mask_zero=True,
             dtype=dtype,
             name="source_embedding",
         )
-        self.target_embedding = layers.Embedding(
+        self.target_embedding = Embedding(
             self.target_vocabulary_size,
             self.embedding_dim,
             mask_zero=True,
