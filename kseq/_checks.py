@@ -15,7 +15,9 @@ def message(rule: str, fix: str = "", **received: Any) -> str:
 def check_size(name: str, value: Any) -> int:
     """Returns `value` if it is a positive integer."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ValueError(message(f"`{name}` must be a positive integer.", **{name: value}))
+        raise ValueError(
+            message(f"`{name}` must be a positive integer.", **{name: value})
+        )
     return value
 
 

@@ -36,6 +36,4 @@ def dot_scores(query: Tensor, key: Tensor) -> Tensor:
         Scores `(B, T, S)`, at least float32.
     """
     compute = keras.backend.result_type(query.dtype, "float32")
-    return ops.einsum(
-        "btk,bsk->bts", ops.cast(query, compute), ops.cast(key, compute)
-    )
+    return ops.einsum("btk,bsk->bts", ops.cast(query, compute), ops.cast(key, compute))

@@ -32,8 +32,9 @@ def combine_masks(
         ("value_mask", value_mask, "(B, S)", 1),
         ("attention_mask", attention_mask, "(B, T, S)", None),
     ):
-        if check_mask(name, mask) is None:
+        if mask is None:
             continue
+        check_mask(name, mask)
         if len(mask.shape) != layout.count(",") + 1:
             raise ValueError(
                 message(f"`{name}` must have shape {layout}.", shape=tuple(mask.shape))
@@ -50,9 +51,20 @@ def zero_padding(x: Tensor, mask: Tensor | None) -> Tensor:
 
     A product with a 0/1 mask would keep a NaN, and so would the gradient of a
     matrix product over padded rows: this cuts both.
+
+    Raises:
+        ValueError: `` A padding mask must have the first two sizes... ``
     """
     if mask is None:
         return x
+    if any(m and n and m != n for m, n in zip(mask.shape, x.shape, strict=False)):
+        raise ValueError(
+            message(
+                "A padding mask must have the first two sizes of what it masks.",
+                mask_shape=tuple(mask.shape),
+                shape=tuple(x.shape),
+            )
+        )
     for _ in range(len(x.shape) - len(mask.shape)):
         mask = ops.expand_dims(mask, -1)  # (B, T, 1, ...)
     return ops.where(mask, x, ops.zeros_like(x))

@@ -1,0 +1,1 @@
+"""Attention over a memory, alone and in a recurrent step."""

@@ -5,9 +5,16 @@ from typing import Any
 import keras
 from keras import ops
 
-from kseq._checks import message
+from kseq._checks import check_mask, message
 from kseq._typing import Shape, Tensor
 from kseq.layers.attention.base import MemoryAttention
+from kseq.layers.recurrent.any_cell import (
+    check_cell,
+    output_size,
+    part_config,
+    state_size,
+    zero_states,
+)
 from kseq.ops import zero_padding
 
 
@@ -25,7 +32,7 @@ class AttentionCell(keras.layers.Layer):
     and attended after the cell.)
 
     Args:
-        cell: a recurrent cell, as `kseq.layers.RNN` takes it.
+        cell: a recurrent cell or a list of them, as `kseq.layers.RNN` takes it.
         attention: `kseq.layers.BahdanauAttention` or `kseq.layers.LuongAttention`.
 
     Call arguments:
@@ -43,7 +50,8 @@ class AttentionCell(keras.layers.Layer):
     Masking: a masked entry of the memory gets weight 0 and may hold anything.
 
     Raises:
-        TypeError: `` `attention` must be an attention over a memory... ``
+        TypeError: `` `attention` must be an attention over a memory... `` and
+            `` `memory_mask` must be boolean... ``
 
     Example:
 
@@ -69,14 +77,19 @@ class AttentionCell(keras.layers.Layer):
                     attention=type(attention).__name__,
                 )
             )
-        self.cell = cell
+        self.cell = check_cell(cell)
         self.attention = attention
         self.supports_masking = True  # a mask of one step goes by untouched
 
     @property
     def state_size(self) -> Any:
         """Widths of the states: the cell's own."""
-        return self.cell.state_size
+        return state_size(self.cell)
+
+    @property
+    def cell_output_size(self) -> int:
+        """Width U of the cell's part of the output; the context is the rest."""
+        return output_size(self.cell)
 
     @property
     def step_variables(self) -> list[keras.Variable]:
@@ -86,20 +99,22 @@ class AttentionCell(keras.layers.Layer):
     @property
     def query_width(self) -> int:
         """Width of the first state, which is the query."""
-        return keras.tree.flatten(self.cell.state_size)[0]
+        return keras.tree.flatten(self.state_size)[0]
 
     def build(self, inputs_shape: Shape, memory_shape: Shape) -> None:
-        batch, width = inputs_shape
+        batch = inputs_shape[0]
         if not self.attention.built:
             self.attention.build((batch, 1, self.query_width), memory_shape)
             self.attention.built = True
         if not self.cell.built:
-            self.cell.build((batch, width + memory_shape[-1]))
+            widths = [shape[-1] for shape in (inputs_shape, memory_shape)]
+            known = [width for width in widths if width is not None]
+            self.cell.build((batch, sum(known) if known == widths else None))
             self.cell.built = True
 
     def get_initial_state(self, batch_size: Any = None) -> Any:
         """The cell's own first state."""
-        return self.cell.get_initial_state(batch_size)
+        return zero_states(self.cell, batch_size)
 
     def prepare_memory(
         self, memory: Tensor, memory_mask: Tensor | None = None
@@ -120,6 +135,7 @@ class AttentionCell(keras.layers.Layer):
         projected_memory: Tensor | None = None,
         training: bool = False,
     ) -> tuple[tuple[Tensor, Tensor], Any]:
+        check_mask("memory_mask", memory_mask)
         if projected_memory is None:
             memory, projected_memory = self.prepare_memory(memory, memory_mask)
         # as a mask over pairs: the padding of the memory is zeros already
@@ -140,8 +156,8 @@ class AttentionCell(keras.layers.Layer):
     def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
-            "cell": keras.saving.serialize_keras_object(self.cell),
-            "attention": keras.saving.serialize_keras_object(self.attention),
+            "cell": part_config(self.cell),
+            "attention": part_config(self.attention),
         }
 
     @classmethod

@@ -9,6 +9,7 @@ from kseq._checks import check_mask, check_rank, message
 from kseq._typing import Shape, Tensor
 from kseq.layers.attention.attention_cell import AttentionCell
 from kseq.layers.attention.capture import no_capture, record
+from kseq.layers.recurrent.any_cell import check_states, part_config
 from kseq.layers.recurrent.scan_cell import scan_cell
 from kseq.ops import zero_padding
 
@@ -49,7 +50,8 @@ class AttentionRNN(keras.layers.Layer):
     Raises:
         TypeError: `` `cell` must be a kseq.layers.AttentionCell... `` and
             `` `memory_mask` must be boolean... ``
-        ValueError: `` `sequences` must have shape (B, T, D). ``
+        ValueError: `` `sequences` must have shape (B, T, D). `` and
+            `` `initial_state` must hold one tensor a state... ``
 
     Example:
 
@@ -99,11 +101,12 @@ class AttentionRNN(keras.layers.Layer):
         check_mask("sequences_mask", sequences_mask)
         check_mask("memory_mask", memory_mask)
         batch, size = ops.shape(sequences)[0], ops.shape(memory)[1]
-        states = (
-            self.cell.get_initial_state(batch) if initial_state is None else initial_state
-        )
+        if initial_state is None:
+            states = self.cell.get_initial_state(batch)
+        else:
+            states = check_states(self.cell.cell, initial_state)
         memory, projected = self.cell.prepare_memory(memory, memory_mask)
-        output_width = self.cell.query_width + memory.shape[-1]
+        output_width = self.cell.cell_output_size + memory.shape[-1]
         with no_capture():
             (outputs, weights), _, states = scan_cell(
                 lambda inputs, states, constants: self.cell(
@@ -114,6 +117,7 @@ class AttentionRNN(keras.layers.Layer):
                 {"memory": memory, "projected_memory": projected}
                 | ({} if memory_mask is None else {"memory_mask": memory_mask}),
                 variables=self.cell.step_variables,
+                seeded=self.cell.cell,
                 mask=sequences_mask,
                 empty_output=(
                     ops.zeros((batch, output_width), self.compute_dtype),
@@ -128,7 +132,7 @@ class AttentionRNN(keras.layers.Layer):
     def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
-            "cell": keras.saving.serialize_keras_object(self.cell),
+            "cell": part_config(self.cell),
             "return_state": self.return_state,
         }
 

@@ -34,7 +34,7 @@ class BahdanauAttention(MemoryAttention):
     Call arguments:
         query: float `(B, T, Q)`.
         value: float `(B, S, D)`, the memory.
-        query_mask: bool `(B, T)`. Read by nobody: a padded query's output is
+        query_mask: bool `(B, T)`. True is a real query; a padded one's output is
             finite and otherwise unspecified.
         value_mask: bool `(B, S)`. True is a real memory entry.
         attention_mask: bool `(B, T, S)`. True where query t may see entry s.
@@ -46,9 +46,10 @@ class BahdanauAttention(MemoryAttention):
         The context `(B, T, D)`; with `return_attention_scores` the tuple of it and
         the weights `(B, T, S)`, at least float32.
 
-    Masking: `query_mask` and `value_mask` are filled from the Keras masks. A masked
-        entry gets weight 0 and may hold anything, NaN included. A query that may
-        see nothing gets weights 0 and context 0. The query's mask is passed on.
+    Masking: `query_mask` and `value_mask` are filled from the Keras masks. What they
+        mask may hold anything, NaN included. A masked entry gets weight 0. A query
+        that may see nothing gets weights 0 and context 0. The query's mask is
+        passed on.
 
     Numerics: scores, mask and softmax in at least float32.
 

@@ -5,7 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from kseq._checks import check_rank
+from kseq._checks import check_mask, check_rank
 from kseq._typing import Shape, Tensor
 from kseq.layers.attention.capture import record
 from kseq.ops import combine_masks, masked_softmax, zero_padding
@@ -53,12 +53,13 @@ class MemoryAttention(keras.layers.Layer):
         projected_value: Tensor | None = None,
         return_attention_scores: bool = False,
     ) -> Any:
-        # a padded query is left alone: its output is unspecified but finite
-        del query_mask
         check_rank("query", query, (3,), "(B, T, Q)")
         check_rank("value", value, (3,), "(B, S, D)")
+        check_mask("query_mask", query_mask)
         mask = combine_masks(value_mask=value_mask, attention_mask=attention_mask)
-        value = zero_padding(value, value_mask)
+        # a NaN in the padding must not reach the gradient of a weight; a padded
+        # query sees what others see, so its output is unspecified but finite
+        query, value = zero_padding(query, query_mask), zero_padding(value, value_mask)
         key = self.project_memory(value) if projected_value is None else projected_value
         weights = masked_softmax(self.scores(query, key), mask)  # (B, T, S)
         context = ops.matmul(ops.cast(weights, value.dtype), value)  # (B, T, D)

@@ -86,7 +86,7 @@ class RecurrentCell(keras.layers.Layer):
         self.recurrent_kernel = self.add_weight(
             shape=(self.units, columns),
             name="recurrent_kernel",
-            initializer=self.recurrent_initializer,
+            initializer=self._initial_recurrent_kernel,
             regularizer=self.recurrent_regularizer,
             constraint=self.recurrent_constraint,
         )
@@ -107,6 +107,11 @@ class RecurrentCell(keras.layers.Layer):
     def initial_bias(self, shape: Shape, dtype: Any = None) -> Tensor:
         """First value of the bias weight."""
         return self.bias_initializer(shape, dtype=dtype)
+
+    def _initial_recurrent_kernel(self, shape: Shape, dtype: Any = None) -> Tensor:
+        # no backend makes an orthogonal matrix in half precision
+        compute = keras.backend.result_type(dtype, "float32")
+        return ops.cast(self.recurrent_initializer(shape, dtype=compute), dtype)
 
     def input_bias(self) -> Tensor | None:
         """The part of the bias that joins `x W`, or None."""
@@ -150,7 +155,9 @@ class RecurrentCell(keras.layers.Layer):
 
     def get_initial_state(self, batch_size: Any = None) -> list[Tensor]:
         """Zeros, one tensor `(B, U)` a state."""
-        sizes = [self.state_size] if isinstance(self.state_size, int) else self.state_size
+        sizes = (
+            [self.state_size] if isinstance(self.state_size, int) else self.state_size
+        )
         return [ops.zeros((batch_size, n), dtype=self.compute_dtype) for n in sizes]
 
     def get_config(self) -> dict[str, Any]:

@@ -9,9 +9,13 @@ _LAYER_KEYS = ("activity_regularizer", "autocast", "dtype", "name", "trainable")
 
 
 class CellLayer(RNN):
-    """An `RNN` over a `cell_class` made from the layer's own arguments."""
+    """An `RNN` over a `cell_class` made from the layer's own arguments.
+
+    The cell's name is fixed, as in Keras, so that a loaded layer has the same paths.
+    """
 
     cell_class: ClassVar[type[RecurrentCell]]
+    cell_name: ClassVar[str]
 
     def __init__(
         self,
@@ -25,8 +29,9 @@ class CellLayer(RNN):
         **kwargs: Any,
     ) -> None:
         layer = {key: kwargs.pop(key) for key in _LAYER_KEYS if key in kwargs}
+        dtype = layer.get("dtype")
         super().__init__(
-            self.cell_class(units, dtype=layer.get("dtype"), **kwargs),
+            self.cell_class(units, name=self.cell_name, dtype=dtype, **kwargs),
             return_sequences=return_sequences,
             return_state=return_state,
             go_backwards=go_backwards,

@@ -48,3 +48,4 @@ class GRU(CellLayer):
     """
 
     cell_class = GRUCell
+    cell_name = "gru_cell"

@@ -73,7 +73,9 @@ class GRUCell(GatedCell):
 
     def input_bias(self) -> Tensor | None:
         """See `RecurrentCell.input_bias`."""
-        return self.bias[0] if self.use_bias and self.reset_after else self.bias
+        if self.bias is None or not self.reset_after:
+            return self.bias
+        return self.bias[0]
 
     @property
     def step_variables(self) -> list[keras.Variable]:
@@ -91,7 +93,7 @@ class GRUCell(GatedCell):
         gate = self.recurrent_activation
         if self.reset_after:
             recurrent = ops.matmul(dropped, self.recurrent_kernel)  # (B, 3U)
-            if self.use_bias:
+            if self.bias is not None:
                 recurrent = recurrent + self.bias[1]
             z, r = ops.split(gate(x_gates + recurrent[:, : 2 * self.units]), 2, axis=-1)
             new = self.activation(x_new + r * recurrent[:, 2 * self.units :])

@@ -48,3 +48,4 @@ class LSTM(CellLayer):
     """
 
     cell_class = LSTMCell
+    cell_name = "lstm_cell"

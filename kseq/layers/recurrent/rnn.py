@@ -9,6 +9,14 @@ from keras import ops
 
 from kseq._checks import check_mask, check_rank, message
 from kseq._typing import Shape, Tensor
+from kseq.layers.recurrent.any_cell import (
+    check_cell,
+    check_states,
+    output_size,
+    part_config,
+    state_size,
+    zero_states,
+)
 from kseq.layers.recurrent.cell import RecurrentCell
 from kseq.layers.recurrent.scan_cell import scan_cell
 from kseq.ops import zero_padding
@@ -85,31 +93,7 @@ class RNN(keras.layers.Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        if isinstance(cell, list | tuple):
-            cell = keras.layers.StackedRNNCells(cell)
-        if not isinstance(cell, keras.layers.Layer) or not hasattr(cell, "state_size"):
-            raise TypeError(
-                message(
-                    "`cell` must be a Keras layer with a `state_size`.",
-                    cell=type(cell).__name__,
-                )
-            )
-        for part in getattr(cell, "cells", [cell]):
-            # Keras's own cells keep a dropout mask on themselves, which a compiled
-            # loop can't hold
-            if hasattr(part, "reset_dropout_mask") and (
-                part.dropout or part.recurrent_dropout
-            ):
-                raise ValueError(
-                    message(
-                        "`cell` must not be a cell of Keras with dropout.",
-                        fix=f"kseq.layers.{type(part).__name__} has the same weights.",
-                        cell=type(part).__name__,
-                        dropout=part.dropout,
-                        recurrent_dropout=part.recurrent_dropout,
-                    )
-                )
-        self.cell = cell
+        self.cell = check_cell(cell)
         self.return_sequences = return_sequences
         self.return_state = return_state
         self.go_backwards = go_backwards
@@ -120,14 +104,12 @@ class RNN(keras.layers.Layer):
     @property
     def state_size(self) -> list[Any]:
         """Widths of the states, one entry a state."""
-        size = self.cell.state_size
-        return list(size) if isinstance(size, list | tuple) else [size]
+        return state_size(self.cell)
 
     @property
     def output_size(self) -> int:
         """Width of an output."""
-        size = getattr(self.cell, "output_size", None)
-        return keras.tree.flatten(self.state_size)[0] if size is None else size
+        return output_size(self.cell)
 
     def build(self, sequences_shape: Shape, initial_state_shape: Any = None) -> None:
         check_rank("sequences", sequences_shape, (3,), "(B, T, D)")
@@ -157,18 +139,12 @@ class RNN(keras.layers.Layer):
 
     def get_initial_state(self, batch_size: Any) -> list[Tensor]:
         """The states before the first step, one entry a state."""
-        if not hasattr(self.cell, "get_initial_state"):
-            return keras.tree.map_structure(
-                lambda size: ops.zeros((batch_size, size), self.compute_dtype),
-                self.state_size,
-            )
-        states = self.cell.get_initial_state(batch_size)
-        return list(states) if isinstance(states, list | tuple) else [states]
+        return zero_states(self.cell, batch_size)
 
     def reset_state(self) -> None:
         """Sets the kept states of a stateful layer to zeros."""
         for state in keras.tree.flatten(self.states or []):
-            state.assign(ops.zeros_like(state))
+            state.assign(ops.zeros_like(state.value))
 
     def call(
         self,
@@ -186,19 +162,17 @@ class RNN(keras.layers.Layer):
             inputs = self.cell.project(inputs, training)
             recurrent_mask = self.cell.recurrent_mask(batch, training)
             constants = [] if recurrent_mask is None else [recurrent_mask]
-            step, variables, seeds = self._gates_step, self.cell.step_variables, []
+            step, variables, seeded = self._gates_step, self.cell.step_variables, None
         else:
             constants, step = [], self._cell_step(training)
-            weights = {id(variable) for variable in self.cell.weights}
-            variables = self.cell.weights
-            seeds = [v for v in self.cell.variables if id(v) not in weights]
+            variables, seeded = self.cell.weights, self.cell
         outputs, last_output, last_states = scan_cell(
             step,
             inputs,
             states,
             constants,
             variables=variables,
-            seeds=seeds,
+            seeded=seeded,
             mask=mask,
             empty_output=ops.zeros((batch, self.output_size), self.compute_dtype),
             reverse=self.go_backwards,
@@ -235,19 +209,7 @@ class RNN(keras.layers.Layer):
             if self.states is None:
                 return self.get_initial_state(batch)
             initial_state = keras.tree.map_structure(lambda v: v.value, self.states)
-        if not isinstance(initial_state, list | tuple):
-            initial_state = [initial_state]
-        flat, sizes = map(keras.tree.flatten, (initial_state, self.state_size))
-        if [state.shape[-1] for state in flat] != sizes:
-            raise ValueError(
-                message(
-                    "`initial_state` must hold one tensor a state, of the widths "
-                    f"{sizes}.",
-                    shapes=[tuple(state.shape) for state in flat],
-                )
-            )
-        flat = [ops.cast(state, self.compute_dtype) for state in flat]
-        return keras.tree.pack_sequence_as(self.state_size, flat)
+        return check_states(self.cell, initial_state)
 
     def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
         """The mask of the outputs: none for a last output or a state."""
@@ -266,7 +228,7 @@ class RNN(keras.layers.Layer):
         self, sequences_shape: Shape, initial_state_shape: Any = None
     ) -> Any:
         batch, length = sequences_shape[:2]
-        output = (batch, self.output_size)
+        output: Shape = (batch, self.output_size)
         if self.return_sequences:
             output = (batch, length, self.output_size)
         if not self.return_state:
@@ -277,7 +239,7 @@ class RNN(keras.layers.Layer):
     def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
-            "cell": keras.saving.serialize_keras_object(self.cell),
+            "cell": part_config(self.cell),
             "return_sequences": self.return_sequences,
             "return_state": self.return_state,
             "go_backwards": self.go_backwards,

@@ -9,6 +9,7 @@ from keras import ops
 from kseq._checks import message
 from kseq._typing import Tensor
 from kseq.backend import scan
+from kseq.layers.recurrent.cell import RecurrentCell
 
 Tree = Any  # nested lists, tuples and dictionaries of tensors
 
@@ -20,7 +21,7 @@ def scan_cell(
     constants: Tree = (),
     *,
     variables: Sequence[keras.Variable],
-    seeds: Sequence[keras.Variable] = (),
+    seeded: keras.Layer | None = None,
     mask: Tensor | None = None,
     empty_output: Tree,
     reverse: bool = False,
@@ -37,8 +38,8 @@ def scan_cell(
         states: tree of tensors `(B, ...)`, the first states.
         constants: tree of tensors that every step sees.
         variables: the variables that `step` reads.
-        seeds: the variables that `step` reads and assigns (seeds of dropout):
-            they go from step to step and keep their last value.
+        seeded: the cell whose seeds `step` draws from, or None. A cell of kseq
+            draws the same masks at every step, any other cell new numbers.
         mask: bool `(B, T)`, True for a real step, or None.
         empty_output: tree of tensors `(B, ...)`, shaped like an output.
         reverse: bool. True runs from the last step to the first.
@@ -50,11 +51,17 @@ def scan_cell(
     Raises:
         ValueError: `` A cell must not assign a weight inside the loop... ``
     """
+    seeds = [] if seeded is None else _seeds(seeded)
+    held = set() if seeded is None else {id(seed) for seed in _held_seeds(seeded)}
 
     def one_step(shared: Tree, carry: Tree, xs: Tree) -> tuple[Tree, Tree]:
-        constants, values = shared
+        constants, values, first_seeds = shared
         states, seed_values, previous = carry
         inputs, real = xs
+        seed_values = [
+            first if id(seed) in held else last
+            for seed, first, last in zip(seeds, first_seeds, seed_values, strict=True)
+        ]
         mapping = [
             *zip(variables, values, strict=True),
             *zip(seeds, seed_values, strict=True),
@@ -73,9 +80,7 @@ def scan_cell(
                         )
                     )
         # a cell may answer with a tuple where it was given a list
-        new_states = keras.tree.pack_sequence_as(
-            states, keras.tree.flatten(new_states)
-        )
+        new_states = keras.tree.pack_sequence_as(states, keras.tree.flatten(new_states))
         if mask is None:
             return (new_states, seed_values, previous), output
         new_states = _where(real[0], new_states, states)
@@ -83,11 +88,12 @@ def scan_cell(
         return (new_states, seed_values, [output]), output
 
     masks = [] if mask is None else [_time_major(mask)]
+    first_seeds = [seed.value for seed in seeds]
     carry, outputs = scan(
         one_step,
-        (states, [seed.value for seed in seeds], [] if mask is None else [empty_output]),
+        (states, first_seeds, [] if mask is None else [empty_output]),
         (keras.tree.map_structure(_time_major, sequences), masks),
-        (constants, [variable.value for variable in variables]),
+        (constants, [variable.value for variable in variables], first_seeds),
         reverse=reverse,
     )
     last_states, seed_values, _ = carry
@@ -97,6 +103,19 @@ def scan_cell(
         lambda y: y[0] if reverse else y[-1], outputs
     )
     return keras.tree.map_structure(_time_major, outputs), last_output, last_states
+
+
+def _seeds(cell: keras.Layer) -> list[keras.Variable]:
+    """The variables of `cell` that are no weights."""
+    weights = {id(variable) for variable in cell.weights}
+    return [seed for seed in cell.variables if id(seed) not in weights]
+
+
+def _held_seeds(cell: keras.Layer) -> list[keras.Variable]:
+    """Those of them whose masks last a whole sequence."""
+    if isinstance(cell, RecurrentCell):
+        return _seeds(cell)
+    return [seed for part in getattr(cell, "cells", []) for seed in _held_seeds(part)]
 
 
 def _time_major(x: Tensor) -> Tensor:
@@ -112,4 +131,3 @@ def _where(real: Tensor, new: Tree, old: Tree) -> Tree:
         return ops.where(rows, n, o)
 
     return keras.tree.map_structure(choose, new, old)
-

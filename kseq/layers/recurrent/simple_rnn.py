@@ -48,3 +48,4 @@ class SimpleRNN(CellLayer):
     """
 
     cell_class = SimpleRNNCell
+    cell_name = "simple_rnn_cell"
