@@ -6,8 +6,12 @@ import pytest
 import kseq  # noqa: F401  registers every class
 
 
-def pytest_configure():
+def pytest_configure(config):
     """A GPU rounds float32 products to 10 bits unless it is told not to."""
+    # Keras's own variables, under NumPy 2
+    config.addinivalue_line(
+        "filterwarnings", "ignore:__array__ implementation:DeprecationWarning"
+    )
     if keras.backend.backend() == "tensorflow":
         import tensorflow as tf
 

@@ -23,7 +23,9 @@ DTYPES = ["float32", pytest.param("float64", marks=on_tensorflow)]
 
 def to_numpy(x: Any) -> np.ndarray:
     """A NumPy array of any tensor; halves become float32."""
-    if keras.backend.is_tensor(x) or isinstance(x, keras.Variable):
+    if isinstance(x, keras.Variable):
+        x = x.value
+    if ops.is_tensor(x):
         if keras.backend.standardize_dtype(x.dtype) in ("bfloat16", "float16"):
             x = ops.cast(x, "float32")
         x = ops.convert_to_numpy(x)
@@ -101,9 +103,10 @@ def weighted_sum(outputs: Any) -> Any:
     """A scalar that depends on every entry of `outputs` differently."""
     total = 0.0
     for index, y in enumerate(keras.tree.flatten(outputs)):
-        weights = ops.convert_to_tensor(cotangent(y, index), dtype=y.dtype)
-        total += ops.sum(ops.cast(y * weights, keras.backend.result_type(
-            y.dtype, "float32")))  # fmt: skip
+        compute = keras.backend.result_type(y.dtype, "float32")
+        places = ops.cast(ops.arange(ops.size(y)), compute)  # sizes may be unknown
+        weights = ops.reshape(ops.cos(places * 1.7 + index + 0.3), ops.shape(y))
+        total += ops.sum(ops.cast(y, compute) * weights)
     return total
 
 
@@ -114,63 +117,95 @@ def gradients(
     *,
     mode: str = "eager",
     loss: Callable[[Any], Any] = weighted_sum,
+    extras: Sequence[Any] = (),
     state: Sequence[keras.Variable] = (),
 ) -> tuple[Any, list[np.ndarray], list[np.ndarray]]:
-    """Outputs of `function(*inputs)`, and the gradients of `loss(outputs)`.
+    """Outputs of `function(*inputs, *extras)`, and gradients of `loss(outputs)`.
 
-    `mode` is `"eager"`, `"compiled"` (gradient inside) or `"forward"` (`function`
-    alone compiled, differentiated outside; on TensorFlow that is a tape). `inputs`
-    are float arrays; `state` are further variables that are read and assigned.
+    `inputs` are arrays (ids get gradients of 0), `extras` are arrays that are not
+    differentiated (masks), and `state` further variables that are read and assigned.
+    `mode` is
+
+    - `"eager"`;
+    - `"compiled"`: by XLA, with the gradient inside;
+    - `"forward"`: `function` alone compiled, differentiated from outside;
+    - `"unknown"`: as `"compiled"`, traced for any batch and time (TensorFlow).
 
     Returns outputs, gradients of the inputs and gradients of `variables`.
     """
     run = _tensorflow if keras.backend.backend() == "tensorflow" else _jax
     inputs = [ops.convert_to_tensor(x) for x in inputs]
-    result = run(function, inputs, list(variables), mode, loss, list(state))
+    extras = [ops.convert_to_tensor(x) for x in extras]
+    result = run(function, inputs, extras, list(variables), mode, loss, list(state))
     return keras.tree.map_structure(to_numpy, result)
 
 
-def _tensorflow(function, inputs, variables, mode, loss, state):
+def _tensorflow(function, inputs, extras, variables, mode, loss, state):
     import tensorflow as tf
 
     del state  # TensorFlow's variables need no care
+    function = tf.autograph.experimental.do_not_convert(function)
     if mode == "forward":
         function = tf.function(function, jit_compile=True)
 
-    def both(*inputs):
+    def both(*arguments):
+        inputs = list(arguments[: len(arguments) - len(extras)])
         values = [v.value for v in variables]
         with tf.GradientTape() as tape:
-            tape.watch(inputs)
-            outputs = function(*inputs)
+            tape.watch([x for x in inputs if x.dtype.is_floating])
+            outputs = function(*arguments)
             total = loss(outputs)
-        found = tape.gradient(total, [list(inputs), values], tf.UnconnectedGradients.ZERO)
-        found = tf.nest.map_structure(tf.convert_to_tensor, found)
-        return outputs, *found
+        zero = tf.UnconnectedGradients.ZERO
+        found = tape.gradient(total, [inputs, values], unconnected_gradients=zero)
+        return outputs, *tf.nest.map_structure(tf.convert_to_tensor, found)
 
+    arguments = [*inputs, *extras]
+    if mode in ("compiled", "unknown"):
+        signature = None
+        if mode == "unknown":
+            signature = [_any_batch_and_time(x) for x in arguments]
+        both = tf.autograph.experimental.do_not_convert(both)
+        both = tf.function(both, jit_compile=True, input_signature=signature)
+    return both(*arguments)
+
+
+def _any_batch_and_time(x):
+    import tensorflow as tf
+
+    known = 1 if x.dtype.is_floating else 0  # the width of the features
+    unknown = min(2, len(x.shape) - known)
+    return tf.TensorSpec([None] * unknown + x.shape[unknown:].as_list(), x.dtype)
+
+
+def _jax(function, inputs, extras, variables, mode, loss, state):
+    import jax
+
+    both = jax_value_and_gradients(function, variables, loss, state, mode)
     if mode == "compiled":
-        both = tf.function(both, jit_compile=True)
-    return both(*inputs)
+        both = jax.jit(both)
+    (_, outputs), found = both(inputs, [v.value for v in variables], extras)
+    found = jax.tree.map(
+        lambda g: np.zeros(g.shape) if g.dtype == jax.dtypes.float0 else g, found
+    )
+    return outputs, *found
 
 
-def _jax(function, inputs, variables, mode, loss, state):
+def jax_value_and_gradients(function, variables, loss, state=(), mode="eager"):
+    """A pure function of `(inputs, values, extras)`, for `jax.jit` or `jax.export`."""
     import jax
 
     state_values = [v.value for v in state]
 
-    def call(values, *inputs):
+    def call(inputs, values, extras):
         mapping = [*zip(variables, values), *zip(state, state_values)]
         with keras.StatelessScope(mapping):
-            return function(*inputs)
+            return function(*inputs, *extras)
 
     if mode == "forward":
         call = jax.jit(call)
 
-    def total(inputs, values):
-        outputs = call(values, *inputs)
+    def total(inputs, values, extras):
+        outputs = call(inputs, values, extras)
         return loss(outputs), outputs
 
-    both = jax.value_and_grad(total, argnums=(0, 1), has_aux=True)
-    if mode == "compiled":
-        both = jax.jit(both)
-    (_, outputs), found = both(inputs, [v.value for v in variables])
-    return outputs, *found
+    return jax.value_and_grad(total, argnums=(0, 1), has_aux=True, allow_int=True)

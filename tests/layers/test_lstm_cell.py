@@ -17,7 +17,7 @@ def test_a_step_worked_in_float64():
     k = np.arange(16)
     kernel = np.round(np.sin(k + 1), 3).reshape(2, 8)
     recurrent = np.round(np.cos(k), 3).reshape(2, 8)
-    cell.set_weights([kernel, recurrent, [0, 0, 1, 1, 0, 0, 0, 0]])
+    cell.set_weights([kernel, recurrent, np.array([0, 0, 1, 1, 0, 0, 0, 0])])
     states = [np.array([[0.2, -0.1]]), np.array([[0.3, 0.4]])]
     output, (h, c) = cell(np.array([[1.0, -0.5]]), states)
     assert_close("output", output, [[-0.21924097, -0.23416588]])
@@ -72,7 +72,10 @@ def test_gradients_by_central_differences():
 )
 def test_equals_keras(options):
     x, h = np.ones((2, 3), "float32"), np.full((2, 5), 0.3, "float32")
-    ours, theirs = kseq.layers.LSTMCell(5, **options), keras.layers.LSTMCell(5, **options)
+    ours, theirs = (
+        kseq.layers.LSTMCell(5, **options),
+        keras.layers.LSTMCell(5, **options),
+    )
     output, states = ours(x, [h, 2 * h])
     theirs.build((2, 3))
     if ours.use_bias:  # the first biases agree: only the forget gate's may differ

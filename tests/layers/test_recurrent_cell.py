@@ -122,7 +122,9 @@ def test_units_must_be_a_size(cell_class, units):
 @pytest.mark.parametrize("name", ["dropout", "recurrent_dropout"])
 @pytest.mark.parametrize("rate", [1.0, -0.1, "0.1", None])
 def test_rates_must_be_probabilities(cell_class, name, rate):
-    with pytest.raises(ValueError, match=rf"`{name}` must be a probability in \[0, 1\)"):
+    with pytest.raises(
+        ValueError, match=rf"`{name}` must be a probability in \[0, 1\)"
+    ):
         cell_class(5, **{name: rate})
 
 

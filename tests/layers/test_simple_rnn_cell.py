@@ -14,7 +14,7 @@ def test_four_steps_by_hand():
     """h_t = tanh(.9 h + .5 x), worked in float64."""
     cell = kseq.layers.SimpleRNNCell(1)
     cell.build((1, 1))
-    cell.set_weights([[[0.5]], [[0.9]], [0.0]])
+    cell.set_weights([np.array([[0.5]]), np.array([[0.9]]), np.zeros(1)])
     states, found = [np.zeros((1, 1), "float32")], []
     for x in [1.0, -1.0, 0.5, 2.0]:
         output, states = cell(np.array([[x]], "float32"), states)
