@@ -1,0 +1,28 @@
+"""Half precision: values near those of float32, weights and outputs by the policy."""
+
+import keras
+import pytest
+from helpers import assert_close
+from layer_cases import cases
+
+
+@pytest.mark.parametrize("half", ["bfloat16", "float16"])
+@cases()
+def test_values_of_mixed_precision(case, half):
+    """The float32 layer is held to the float64 references by its own tests."""
+    want = case.built()(*case.inputs(), **case.options)
+    layer = case.built(dtype=f"mixed_{half}")
+    got = layer(*case.inputs(), **case.options)
+    assert all(w.dtype == "float32" for w in layer.weights)
+    got, want = keras.tree.flatten(got), keras.tree.flatten(want)
+    assert keras.backend.standardize_dtype(got[0].dtype) == half
+    assert_close("outputs", got, want, half)
+
+
+@pytest.mark.parametrize("half", ["bfloat16", "float16"])
+@cases()
+def test_weights_and_outputs_of_half_precision(case, half):
+    layer = case.built(dtype=half)
+    outputs = keras.tree.flatten(layer(*case.inputs(), **case.options))
+    assert all(w.dtype == half for w in layer.weights)
+    assert keras.backend.standardize_dtype(outputs[0].dtype) == half

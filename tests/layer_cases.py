@@ -1,0 +1,207 @@
+"""The catalogue: one case for each exported layer. What holds for all is tested here.
+
+A new layer needs a line in `LAYER_CASES`; `conformance/` does the rest.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+
+import kseq
+from kseq import layers
+
+B, T, S, D, M, U = 2, 5, 7, 3, 6, 4
+
+
+@dataclass(frozen=True)
+class LayerCase:
+    """How to make and call one layer.
+
+    Attributes:
+        make: the layer, of a dropout rate and of `dtype` or `name`.
+        shapes: tree of the shapes of the positional call arguments.
+        masks: which argument masks which input: position -> name.
+        options: further call arguments.
+        dropout: whether the rate does something.
+        causal: whether the first output at step t depends on inputs up to t only.
+        ids: how many token ids there are, where the inputs are ids.
+    """
+
+    make: Callable[..., keras.Layer]
+    shapes: list[Any]
+    masks: dict[int, str] = field(default_factory=dict)
+    options: dict[str, Any] = field(default_factory=dict)
+    dropout: bool = False
+    causal: bool = False
+    ids: int = 0
+
+    def inputs(self, seed: int = 0) -> list[Any]:
+        """Normal values or ids, in the structure of `shapes`."""
+        rng = np.random.default_rng(seed)
+
+        def draw(shape: tuple) -> np.ndarray:
+            if self.ids:
+                return rng.integers(0, self.ids, shape).astype("int32")
+            return rng.normal(size=shape).astype("float32")
+
+        return _map_shapes(draw, self.shapes)
+
+    def mask_arrays(self) -> dict[str, np.ndarray]:
+        """Left, right and interior padding, and never a row without a token."""
+        masks = {}
+        for position, name in self.masks.items():
+            mask = np.ones(self.shapes[position][:2], bool)
+            mask[0, -2:] = mask[1, 0] = mask[1, 2] = False
+            masks[name] = mask
+        return masks
+
+    def symbolic(self, *, static: bool) -> list[Any]:
+        """Keras inputs; not static: batch and time are None."""
+
+        def make(shape: tuple) -> Any:
+            if not static:
+                known = () if self.ids else shape[-1:]
+                shape = (None,) * (len(shape) - len(known)) + known
+            dtype = "int32" if self.ids else "float32"
+            return keras.Input(batch_shape=shape, dtype=dtype)
+
+        return _map_shapes(make, self.shapes)
+
+    def built(self, rate: float = 0.0, seed: int | None = 0, **options: Any) -> Any:
+        """The layer with normal weights of `seed`, biases too."""
+        layer = self.make(rate, **options)
+        layer(*self.symbolic(static=True), **self.options)
+        if seed is not None:
+            rng = np.random.default_rng(seed)
+            layer.set_weights([rng.normal(0, 0.5, w.shape) for w in layer.weights])
+        return layer
+
+
+def _map_shapes(function: Callable[[tuple], Any], shapes: Any) -> Any:
+    if isinstance(shapes, tuple):
+        return function(shapes)
+    return [_map_shapes(function, shape) for shape in shapes]
+
+
+def _cell(cell_class: type, states: int) -> LayerCase:
+    return LayerCase(
+        lambda rate, **kwargs: cell_class(
+            U, dropout=rate, recurrent_dropout=rate, seed=1, **kwargs
+        ),
+        [(B, D), [(B, U)] * states],
+        dropout=True,
+    )
+
+
+def _recurrent(layer_class: type) -> LayerCase:
+    return LayerCase(
+        lambda rate, **kwargs: layer_class(
+            U,
+            dropout=rate,
+            recurrent_dropout=rate,
+            seed=1,
+            return_sequences=True,
+            return_state=True,
+            **kwargs,
+        ),
+        [(B, T, D)],
+        masks={0: "mask"},
+        dropout=True,
+        causal=True,
+    )
+
+
+def _stack(rate: float, dtype: Any = None, **kwargs: Any) -> keras.Layer:
+    cells = [
+        layers.LSTMCell(U, dropout=rate, seed=1, dtype=dtype),
+        layers.GRUCell(
+            2, recurrent_dropout=rate, reset_after=False, seed=2, dtype=dtype
+        ),
+    ]
+    stack = keras.layers.StackedRNNCells(cells, dtype=dtype)
+    return layers.RNN(stack, return_sequences=True, dtype=dtype, **kwargs)
+
+
+def _attention(make: Callable[..., keras.Layer]) -> LayerCase:
+    return LayerCase(
+        lambda rate, **kwargs: make(**kwargs),
+        [(B, T, U), (B, S, M)],
+        masks={0: "query_mask", 1: "value_mask"},
+        options={"return_attention_scores": True},
+    )
+
+
+def _attention_cell(rate: float, dtype: Any = None, **kwargs: Any) -> keras.Layer:
+    return layers.AttentionCell(
+        layers.GRUCell(U, dropout=rate, recurrent_dropout=rate, seed=1, dtype=dtype),
+        layers.BahdanauAttention(3, normalize=True, dtype=dtype),
+        dtype=dtype,
+        **kwargs,
+    )
+
+
+def _attention_rnn(rate: float, dtype: Any = None, **kwargs: Any) -> keras.Layer:
+    cell = _attention_cell(rate, dtype)
+    return layers.AttentionRNN(cell, return_state=True, dtype=dtype, **kwargs)
+
+
+LAYER_CASES: dict[type, LayerCase] = {
+    layers.AttentionCell: LayerCase(
+        _attention_cell,
+        [(B, D), [(B, U)], (B, S, M)],
+        masks={2: "memory_mask"},
+        dropout=True,
+    ),
+    layers.AttentionRNN: LayerCase(
+        _attention_rnn,
+        [(B, T, D), (B, S, M)],
+        masks={0: "sequences_mask", 1: "memory_mask"},
+        options={"return_attention_scores": True},
+        dropout=True,
+        causal=True,
+    ),
+    layers.BahdanauAttention: _attention(
+        lambda **kw: layers.BahdanauAttention(3, **kw)
+    ),
+    layers.Dropout: LayerCase(
+        lambda rate, **kwargs: layers.Dropout(rate, seed=1, **kwargs),
+        [(B, T, D)],
+        dropout=True,
+        causal=True,
+    ),
+    layers.Embedding: LayerCase(
+        lambda rate, **kwargs: layers.Embedding(11, U, **kwargs), [(B, T)], ids=11
+    ),
+    layers.GRU: _recurrent(layers.GRU),
+    layers.GRUCell: _cell(layers.GRUCell, 1),
+    layers.LSTM: _recurrent(layers.LSTM),
+    layers.LSTMCell: _cell(layers.LSTMCell, 2),
+    layers.LuongAttention: _attention(
+        lambda **kw: layers.LuongAttention(scaled=True, **kw)
+    ),
+    layers.RNN: LayerCase(
+        _stack, [(B, T, D)], masks={0: "mask"}, dropout=True, causal=True
+    ),
+    layers.SimpleRNN: _recurrent(layers.SimpleRNN),
+    layers.SimpleRNNCell: _cell(layers.SimpleRNNCell, 1),
+}
+
+
+def exported_layers() -> list[type]:
+    """Every layer class that `kseq.layers` exports."""
+    found = [getattr(kseq.layers, name) for name in kseq.layers.__all__]
+    return [c for c in found if isinstance(c, type) and issubclass(c, keras.Layer)]
+
+
+def cases(**wanted: Any) -> pytest.MarkDecorator:
+    """Parametrizes `case` over the cases whose attributes are `wanted`."""
+    chosen = [
+        pytest.param(case, id=layer.__name__)
+        for layer, case in LAYER_CASES.items()
+        if all(bool(getattr(case, key)) == value for key, value in wanted.items())
+    ]
+    return pytest.mark.parametrize("case", chosen)
