@@ -46,21 +46,22 @@ def combine_masks(
     return combined
 
 
-def zero_padding(x: Tensor, mask: Tensor | None) -> Tensor:
+def zero_padding(x: Tensor, mask: Tensor | None, name: str = "mask") -> Tensor:
     """`x` `(B, T, ...)` with zeros where `mask` `(B, T)` is False.
 
     A product with a 0/1 mask would keep a NaN, and so would the gradient of a
     matrix product over padded rows: this cuts both.
 
     Raises:
-        ValueError: `` A padding mask must have the first two sizes... ``
+        ValueError: `` `mask` must have the first two sizes of what it masks... ``,
+            with `name` in the place of `mask`.
     """
     if mask is None:
         return x
     if any(m and n and m != n for m, n in zip(mask.shape, x.shape, strict=False)):
         raise ValueError(
             message(
-                "A padding mask must have the first two sizes of what it masks.",
+                f"`{name}` must have the first two sizes of what it masks.",
                 mask_shape=tuple(mask.shape),
                 shape=tuple(x.shape),
             )

@@ -197,7 +197,7 @@ def test_errors():
         layer(x, memory, sequences_mask=MASK.astype("float32"))
     with pytest.raises(TypeError, match="`memory_mask` must be boolean"):
         layer(x, memory, memory_mask=MEMORY_MASK.astype("int32"))
-    with pytest.raises(ValueError, match="padding mask must have the first two sizes"):
+    with pytest.raises(ValueError, match="`memory_mask` must have the first two"):
         layer(x, memory, memory_mask=MASK)
     fresh = kseq.layers.AttentionRNN(layer.cell)
     with pytest.raises(ValueError, match=r"`sequences` must have shape \(B, T, D\)"):

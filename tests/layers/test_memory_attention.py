@@ -140,7 +140,7 @@ def test_masks_of_numbers_are_refused(name, mask):
 
 @pytest.mark.parametrize("mask", ["query_mask", "value_mask"])
 def test_masks_of_another_length_are_refused(mask):
-    with pytest.raises(ValueError, match="padding mask must have the first two sizes"):
+    with pytest.raises(ValueError, match=f"`{mask}` must have the first two sizes"):
         make("dot")(QUERY, MEMORY, **{mask: np.ones((B, 1), bool)})
 
 

@@ -89,9 +89,7 @@ def test_zero_padding(shape):
 
 @pytest.mark.parametrize("shape", [(B, T + 1), (B, 1), (1, T)], ids=str)
 def test_a_mask_of_another_size_is_refused(shape):
-    with pytest.raises(
-        ValueError, match=r"padding mask must have the first two.*mask_"
-    ):
+    with pytest.raises(ValueError, match=r"`mask` must have the first two.*mask_"):
         zero_padding(ops.ones((B, T, 4)), np.ones(shape, bool))
 
 

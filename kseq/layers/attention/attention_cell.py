@@ -123,7 +123,7 @@ class AttentionCell(keras.layers.Layer):
 
         What every step over one memory shares: pass both to the call.
         """
-        memory = zero_padding(memory, memory_mask)
+        memory = zero_padding(memory, memory_mask, "memory_mask")
         return memory, self.attention.project_memory(memory)
 
     def call(

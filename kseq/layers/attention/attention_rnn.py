@@ -112,7 +112,7 @@ class AttentionRNN(keras.layers.Layer):
                 lambda inputs, states, constants: self.cell(
                     inputs, states, training=training, **constants
                 ),
-                zero_padding(sequences, sequences_mask),
+                zero_padding(sequences, sequences_mask, "sequences_mask"),
                 states,
                 {"memory": memory, "projected_memory": projected}
                 | ({} if memory_mask is None else {"memory_mask": memory_mask}),

@@ -59,7 +59,8 @@ class MemoryAttention(keras.layers.Layer):
         mask = combine_masks(value_mask=value_mask, attention_mask=attention_mask)
         # a NaN in the padding must not reach the gradient of a weight; a padded
         # query sees what others see, so its output is unspecified but finite
-        query, value = zero_padding(query, query_mask), zero_padding(value, value_mask)
+        query = zero_padding(query, query_mask, "query_mask")
+        value = zero_padding(value, value_mask, "value_mask")
         key = self.project_memory(value) if projected_value is None else projected_value
         weights = masked_softmax(self.scores(query, key), mask)  # (B, T, S)
         context = ops.matmul(ops.cast(weights, value.dtype), value)  # (B, T, D)

@@ -44,7 +44,8 @@ class RNN(keras.layers.Layer):
         go_backwards: bool. True runs from the last step to the first and returns
             the outputs in that order. Defaults to `False`.
         stateful: bool. True starts each batch from the last states of the one
-            before, row by row; needs a static batch size. Defaults to `False`.
+            before, row by row; needs a static batch size. The kept states are weights
+            of the layer, not trainable. Defaults to `False`.
         zero_output_for_mask: bool. True returns zeros at masked steps, where the
             previous output would be repeated; only with `return_sequences`.
             Defaults to `False`.
