@@ -1,9 +1,11 @@
 """Argument checks with one error wording: the rule, what was received, the fix."""
 
 from collections.abc import Iterable
+from numbers import Integral, Real
 from typing import Any
 
 import keras
+import numpy as np
 
 
 def message(rule: str, fix: str = "", **received: Any) -> str:
@@ -14,16 +16,16 @@ def message(rule: str, fix: str = "", **received: Any) -> str:
 
 def check_size(name: str, value: Any) -> int:
     """Returns `value` if it is a positive integer."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
         raise ValueError(
             message(f"`{name}` must be a positive integer.", **{name: value})
         )
-    return value
+    return int(value)
 
 
 def check_rate(name: str, value: Any) -> float:
     """Returns `value` if it is a probability in [0, 1)."""
-    if not isinstance(value, int | float) or not 0 <= value < 1:
+    if not isinstance(value, Real) or not 0 <= float(value) < 1:
         raise ValueError(
             message(
                 f"`{name}` must be a probability in [0, 1): the share that is dropped.",
@@ -46,6 +48,8 @@ def check_mask(name: str, mask: Any) -> Any:
     """Returns `mask` if it is None or boolean; 0/1 and additive masks are refused."""
     if mask is None:
         return None
+    if isinstance(mask, list | tuple):
+        mask = np.asarray(mask)
     dtype = keras.backend.standardize_dtype(getattr(mask, "dtype", type(mask).__name__))
     if dtype != "bool":
         raise TypeError(

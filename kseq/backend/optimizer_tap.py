@@ -62,8 +62,8 @@ class OptimizerTap:
         """Returns the records since the last `take`, oldest first."""
         if getattr(self._model, _NAME, None) is not self:
             raise RuntimeError(
-                "A model trains with one OptimizerTap at a time, and another was "
-                "installed after this one. Pass one such callback to `fit`."
+                "`fit` takes one callback that reads the optimizer's steps at a time, "
+                "and got two. Pass one GradientNorms."
             )
         return self._read()
 

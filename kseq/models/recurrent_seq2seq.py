@@ -42,7 +42,9 @@ class RecurrentSeq2Seq(keras.Model):
     decoder layer; further layers are stacked on its output. Dropout stands between
     layers, never inside a recurrence (Zaremba et al., 2014).
 
-    Id 0 is padding in source and target, on either side.
+    Id 0 is padding in source and target, on either side. To copy a model, use
+    `from_config(model.get_config())`: `keras.models.clone_model` makes a plain
+    functional model of it, without `generate` and with the weights in another order.
 
     Args:
         source_vocabulary_size: int. Number of source ids, padding included.
@@ -72,7 +74,8 @@ class RecurrentSeq2Seq(keras.Model):
 
     Raises:
         ValueError: `` `cell` must be one of 'rnn', 'gru', 'lstm'. `` (`attention`
-            alike), `` `units` must be even for a bidirectional encoder. ``
+            alike), `` `units` must be even for a bidirectional encoder. ``,
+            `` `start_id` and `end_id` must be two different target ids... ``
 
     Example:
 
@@ -104,8 +107,9 @@ class RecurrentSeq2Seq(keras.Model):
         dropout: float = 0.0,
         start_id: int = 1,
         end_id: int = 2,
+        name: str | None = None,
+        trainable: bool = True,
         dtype: Any = None,
-        **kwargs: Any,
     ) -> None:
         self.source_vocabulary_size = check_size(
             "source_vocabulary_size", source_vocabulary_size
@@ -130,6 +134,17 @@ class RecurrentSeq2Seq(keras.Model):
                     units=units,
                 )
             )
+        if self.start_id == self.end_id or target_vocabulary_size <= max(
+            self.start_id, self.end_id
+        ):
+            raise ValueError(
+                message(
+                    "`start_id` and `end_id` must be two different target ids.",
+                    start_id=start_id,
+                    end_id=end_id,
+                    target_vocabulary_size=target_vocabulary_size,
+                )
+            )
         self._make_layers(dtype)
         source_ids = keras.Input((None,), dtype="int32", name="source_ids")
         target_ids = keras.Input((None,), dtype="int32", name="target_ids")
@@ -137,7 +152,8 @@ class RecurrentSeq2Seq(keras.Model):
         super().__init__(
             inputs={"source_ids": source_ids, "target_ids": target_ids},
             outputs=self.decode(target_ids, memory, source_mask, states),
-            **kwargs,
+            name=name,
+            trainable=trainable,
         )
         self._decoders: dict[int, Any] = {}  # max_length -> compiled function
 
@@ -307,8 +323,9 @@ class RecurrentSeq2Seq(keras.Model):
         """Decodes greedily, in one compiled loop for each batch.
 
         Args:
-            source_ids: int array `(B, S)`, 0 for padding. Rows may differ in length:
-                a row gives the same ids as it would alone.
+            source_ids: int array `(B, S)`, 0 for padding, ending as the sources of
+                the training did (those of `kseq.data.BucketedPairs` end with id 2).
+                Rows may differ in length: a row gives the same ids as it would alone.
             max_length: int, the most ids of a row, its end included. None means
                 twice the padded source length. Defaults to `None`.
             batch_size: int, rows decoded at once. Defaults to `128`.
@@ -323,8 +340,7 @@ class RecurrentSeq2Seq(keras.Model):
         It compiles once for each number of rows up to `batch_size`, and for each
         source length rounded up to a multiple of 8.
         """
-        source = np.asarray(source_ids)
-        self._check_source(source)
+        source = self._check_source(source_ids)
         rows, length = source.shape
         padded = -(-length // _LENGTH_MULTIPLE) * _LENGTH_MULTIPLE
         source = np.pad(source.astype("int32"), ((0, 0), (0, padded - length)))
@@ -342,16 +358,16 @@ class RecurrentSeq2Seq(keras.Model):
         tokens = np.concatenate(chunks)
         return tokens[:, : max(1, np.count_nonzero(tokens.any(axis=0)))]
 
-    def _check_source(self, source: np.ndarray) -> None:
-        good = source.ndim == 2 and source.size and source.dtype.kind in "iu"
-        if not good:
+    def _check_source(self, source_ids: Any) -> np.ndarray:
+        rule = "`source_ids` must be integers of shape (B, S), B and S at least 1."
+        rows = {np.shape(row) for row in source_ids}
+        if len(rows) > 1:
             raise ValueError(
-                message(
-                    "`source_ids` must be integers of shape (B, S), neither of them 0.",
-                    shape=source.shape,
-                    dtype=str(source.dtype),
-                )
+                message(rule, fix="Fill short rows with 0.", row_shapes=sorted(rows))
             )
+        source = np.asarray(source_ids)
+        if source.ndim != 2 or not source.size or source.dtype.kind not in "iu":
+            raise ValueError(message(rule, shape=source.shape, dtype=str(source.dtype)))
         low, high = int(source.min()), int(source.max())
         if low < 0 or high >= self.source_vocabulary_size:
             raise ValueError(
@@ -362,6 +378,7 @@ class RecurrentSeq2Seq(keras.Model):
                     source_vocabulary_size=self.source_vocabulary_size,
                 )
             )
+        return source
 
     def _decoder(self, max_length: int) -> Any:
         if max_length not in self._decoders:

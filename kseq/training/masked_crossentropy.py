@@ -5,9 +5,9 @@ from typing import Any
 import keras
 from keras import ops
 
-from kseq._checks import check_rate
+from kseq._checks import check_rate, message
 from kseq._typing import Tensor
-from kseq.backend import sum_over_replicas
+from kseq.backend import is_concrete, sum_over_replicas
 
 
 def token_crossentropy(
@@ -27,19 +27,51 @@ def token_crossentropy(
         label_smoothing: e, in [0, 1).
 
     Returns:
-        `(B, T)`, at least float32.
+        `(B, T)`, at least float32. A target out of range is an error when eager, and
+        NaN in a compiled program, which can't raise.
+
+    Raises:
+        ValueError: `` Target ids must lie in [0, N)... `` and
+            `` The targets must be ids, of the shape of the logits... ``
     """
-    logits = ops.convert_to_tensor(logits)
+    logits, targets = ops.convert_to_tensor(logits), ops.convert_to_tensor(targets)
     compute = keras.backend.result_type(logits.dtype, "float32")
     counts = weights > 0
     logits = ops.where(ops.expand_dims(counts, -1), ops.cast(logits, compute), 0.0)
     targets = ops.where(counts, ops.cast(targets, "int32"), 0)
+    known = ops.logical_and(targets >= 0, targets < logits.shape[-1])
+    if is_concrete(known) and not ops.all(known):
+        raise ValueError(
+            message(
+                "Target ids must lie in [0, N), N the width of the logits.",
+                smallest=int(ops.min(targets)),
+                largest=int(ops.max(targets)),
+                N=logits.shape[-1],
+            )
+        )
+    targets = ops.where(known, targets, 0)
     log_probs = ops.log_softmax(logits, axis=-1)
     losses = -ops.take_along_axis(log_probs, targets[..., None], axis=-1)[..., 0]
     if label_smoothing:
         uniform = -ops.mean(log_probs, axis=-1)
         losses = (1 - label_smoothing) * losses + label_smoothing * uniform
+    losses = ops.where(known, losses, float("nan"))
     return ops.where(counts, losses, 0.0)
+
+
+def _check_shapes(targets: Tensor, logits: Tensor) -> None:
+    pairs = zip(targets.shape, logits.shape[:-1], strict=False)
+    if len(targets.shape) != len(logits.shape) - 1 or any(
+        None not in pair and pair[0] != pair[1] for pair in pairs
+    ):
+        raise ValueError(
+            message(
+                "The targets must be ids, of the shape of the logits without the last "
+                "axis.",
+                y_true_shape=tuple(targets.shape),
+                y_pred_shape=tuple(logits.shape),
+            )
+        )
 
 
 @keras.saving.register_keras_serializable(package="kseq")
@@ -73,7 +105,10 @@ class MaskedCrossentropy(keras.losses.Loss):
         included; their gradient is 0.
 
     Raises:
-        ValueError: `` `label_smoothing` must be a probability in [0, 1)... ``
+        ValueError: `` `label_smoothing` must be a probability in [0, 1)... ``,
+            `` The targets must be ids, of the shape of the logits... `` and, when
+            eager, `` Target ids must lie in [0, N)... ``: in a compiled program such
+            a target makes the loss NaN.
 
     Example:
 
@@ -110,6 +145,7 @@ class MaskedCrossentropy(keras.losses.Loss):
         """w, `(B, T)`: how much each token counts."""
         if sample_weight is not None and len(sample_weight.shape) == 1:
             sample_weight = ops.expand_dims(sample_weight, 1)  # (B, 1)
+        _check_shapes(ops.convert_to_tensor(y_true), ops.convert_to_tensor(y_pred))
         # the mask of y_pred has no public getter, but Keras multiplies by it and by
         # the sample weight: what it makes of a one is the weight of a token
         return super().__call__(y_true, y_pred, sample_weight)

@@ -2,7 +2,7 @@
 
 import keras
 import pytest
-from helpers import assert_close
+from helpers import assert_close, gradients
 from layer_cases import cases
 
 
@@ -26,3 +26,20 @@ def test_weights_and_outputs_of_half_precision(case, half):
     outputs = keras.tree.flatten(layer(*case.inputs(), **case.options))
     assert all(w.dtype == half for w in layer.weights)
     assert keras.backend.standardize_dtype(outputs[0].dtype) == half
+
+
+@pytest.mark.parametrize("mode", ["compiled", "forward"])
+@cases()
+def test_gradients_of_mixed_precision(case, mode):
+    """Compiled, as `fit` takes them; held to those of the eager layer."""
+    layer = case.built(dtype="mixed_bfloat16")
+    structure = case.inputs()
+
+    def call(*x):
+        given = keras.tree.pack_sequence_as(structure, x)
+        return keras.tree.flatten(layer(*given, **case.options))[0]
+
+    inputs = keras.tree.flatten(structure)
+    _, _, want = gradients(call, inputs, layer.trainable_variables)
+    _, _, got = gradients(call, inputs, layer.trainable_variables, mode=mode)
+    assert_close("gradients", got, want, "bfloat16", gradient=True)

@@ -191,7 +191,7 @@ def test_errors():
     x, memory, states = data("lstm")
     with pytest.raises(TypeError, match=r"must be a kseq\.layers\.AttentionCell.*'GRU"):
         kseq.layers.AttentionRNN(kseq.layers.GRUCell(3))
-    with pytest.raises(ValueError, match=r"`initial_state` must hold one .*\[4, 4\]"):
+    with pytest.raises(ValueError, match=r"`initial_state` must hold .*4\), .*4\)\]"):
         layer(x, memory, initial_state=states[:1])
     with pytest.raises(TypeError, match="`sequences_mask` must be boolean"):
         layer(x, memory, sequences_mask=MASK.astype("float32"))

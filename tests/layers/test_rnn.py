@@ -3,7 +3,7 @@
 import keras
 import numpy as np
 import pytest
-from helpers import DTYPES, assert_close, set_weights_by_seed, to_numpy
+from helpers import DTYPES, assert_close, assert_same, set_weights_by_seed, to_numpy
 from reference import cells
 
 import kseq
@@ -166,7 +166,7 @@ def test_initial_states_are_checked(widths):
     layer, _ = make(kseq.layers.LSTMCell)
     x, _ = data(kseq.layers.LSTMCell, 7)
     states = [np.zeros((B, width), "float32") for width in widths]
-    with pytest.raises(ValueError, match=r"`initial_state` must hold one .*\[4, 4\]"):
+    with pytest.raises(ValueError, match=r"`initial_state` must hold .*4\), .*4\)\]"):
         layer(x, initial_state=states)
 
 
@@ -190,3 +190,36 @@ def test_an_empty_sequence_is_refused():
     layer, _ = make(kseq.layers.GRUCell)
     with pytest.raises(ValueError, match=r"same first size, at least 1"):
         layer(np.zeros((B, 0, D), "float32"))
+
+
+def test_an_initial_state_of_another_batch_is_named():
+    layer, _ = make(kseq.layers.GRUCell)
+    x, _ = data(kseq.layers.GRUCell, 7)
+    with pytest.raises(ValueError, match=rf"`initial_state` must .*\({B}, {U}\)"):
+        layer(x, initial_state=np.zeros((B + 1, U), "float32"))
+
+
+def test_another_width_of_the_inputs_is_named():
+    layer, _ = make(kseq.layers.GRUCell)
+    x, _ = data(kseq.layers.GRUCell, 7)
+    layer(x)
+    with pytest.raises(ValueError, match=rf"expected axis -1 .* value {x.shape[-1]}"):
+        layer(x[..., :-1])
+
+
+def test_reset_state_before_the_first_call_does_nothing():
+    kseq.layers.GRU(U, stateful=True).reset_state()
+
+
+@pytest.mark.parametrize("option", ["unroll", "implementation", "use_cudnn"])
+def test_options_of_the_loop_of_keras_are_named(option):
+    with pytest.raises(TypeError, match=f"`{option}` says how Keras runs its loop"):
+        kseq.layers.LSTM(U, **{option: True})
+
+
+def test_a_mask_of_nested_lists_is_a_mask():
+    layer, _ = make(kseq.layers.GRUCell)
+    x, _ = data(kseq.layers.GRUCell, 7)
+    mask = np.ones(x.shape[:2], bool)
+    mask[0, 1] = False
+    assert_same("outputs", layer(x, mask=mask.tolist()), layer(x, mask=mask))

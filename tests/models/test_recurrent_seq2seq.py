@@ -210,6 +210,8 @@ def test_mixed_precision_stays_close():
         ({"units": 0}, "`units` must be a positive integer"),
         ({"embedding_dim": 2.5}, "`embedding_dim` must be a positive integer"),
         ({"dropout": 1.0}, "`dropout` must be a probability"),
+        ({"end_id": 1}, "must be two different target ids.*end_id=1"),
+        ({"start_id": 13}, "must be two different target ids.*start_id=13"),
     ],
 )
 def test_bad_arguments_are_named(change, words):
@@ -230,7 +232,7 @@ def test_bad_arguments_are_named(change, words):
     [
         (np.zeros((2,), int), r"integers of shape \(B, S\)"),
         (np.zeros((2, 3)), r"integers of shape .* dtype='float64'"),
-        (np.zeros((0, 3), int), "neither of them 0"),
+        (np.zeros((0, 3), int), "B and S at least 1"),
         (np.full((1, 2), SOURCES), "must lie in .* largest=11"),
         (np.full((1, 2), -1), "must lie in .* smallest=-1"),
     ],
@@ -239,3 +241,18 @@ def test_bad_arguments_are_named(change, words):
 def test_bad_sources_are_named(source, words):
     with pytest.raises(ValueError, match=words):
         build().generate(source)
+
+
+def test_rows_of_different_lengths_are_named():
+    with pytest.raises(ValueError, match="Fill short rows with 0"):
+        build().generate([[5, 6, 2], [7, 2]])
+
+
+def test_a_misspelt_argument_is_refused():
+    with pytest.raises(TypeError, match="dropuot"):
+        build(dropuot=0.1)
+
+
+def test_sizes_of_numpy_are_sizes():
+    model = kseq.models.RecurrentSeq2Seq(np.int64(11), 13, 6, 8)
+    assert model.get_config()["source_vocabulary_size"] == 11

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from keras import ops
 
+from kseq.backend import compiled
 from kseq.training import MaskedCrossentropy, TokenAccuracy, TokenCrossentropy
 
 
@@ -167,6 +168,26 @@ def test_config_round_trip(kind):
     again = keras.saving.deserialize_keras_object(config)
     assert again.get_config() == first.get_config()
     assert again.pad_id == 5
+
+
+@pytest.mark.parametrize(("target", "words"), [(7, "largest=7"), (-1, "smallest=-1")])
+def test_a_target_without_a_logit_is_named_or_nan(target, words):
+    """A named error when eager, NaN in a compiled program."""
+    logits, targets = batch(0)
+    targets[2, 1] = target
+    with pytest.raises(ValueError, match=rf"Target ids must lie in .*{words}"):
+        MaskedCrossentropy()(targets, logits)
+    run = compiled(MaskedCrossentropy(), [])
+    assert np.isnan(run(targets, logits))
+
+
+@pytest.mark.parametrize("shape", [(3, 5, 1), (3, 5, 7), (3, 4), (15,)], ids=str)
+def test_targets_of_another_shape_are_named(shape):
+    logits, _ = batch(0)
+    with pytest.raises(ValueError, match="must be ids, of the shape of the logits"):
+        MaskedCrossentropy()(np.ones(shape, int), logits)
+    with pytest.raises(ValueError, match="must be ids, of the shape of the logits"):
+        TokenAccuracy()(np.ones(shape, int), logits)
 
 
 def test_bad_smoothing_is_refused():

@@ -104,7 +104,7 @@ class AttentionRNN(keras.layers.Layer):
         if initial_state is None:
             states = self.cell.get_initial_state(batch)
         else:
-            states = check_states(self.cell.cell, initial_state)
+            states = check_states(self.cell.cell, initial_state, sequences.shape[0])
         memory, projected = self.cell.prepare_memory(memory, memory_mask)
         output_width = self.cell.cell_output_size + memory.shape[-1]
         with no_capture():

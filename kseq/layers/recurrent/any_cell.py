@@ -60,20 +60,34 @@ def zero_states(cell: keras.Layer, batch_size: Any) -> list[Any]:
     return list(states) if isinstance(states, list | tuple) else [states]
 
 
-def check_states(cell: keras.Layer, initial_state: Any) -> list[Any]:
-    """`initial_state` with the structure of the cell's states, in its dtype."""
+def check_states(
+    cell: keras.Layer, initial_state: Any, batch_size: int | None
+) -> list[Any]:
+    """`initial_state` with the structure of the cell's states, in its dtype.
+
+    `batch_size` is that of the sequences, where it is known.
+    """
     if not isinstance(initial_state, list | tuple):
         initial_state = [initial_state]
     flat, sizes = map(keras.tree.flatten, (initial_state, state_size(cell)))
-    if [state.shape[-1] for state in flat] != sizes:
+    shapes = [tuple(getattr(state, "shape", ())) for state in flat]
+    wanted = [(batch_size, size) for size in sizes]
+    if len(shapes) != len(wanted) or not all(map(_fits, shapes, wanted)):
         raise ValueError(
             message(
-                f"`initial_state` must hold one tensor a state, of the widths {sizes}.",
-                shapes=[tuple(state.shape) for state in flat],
+                "`initial_state` must hold one tensor a state, of the shapes "
+                f"{wanted}.",
+                shapes=shapes,
             )
         )
     flat = [ops.cast(state, cell.compute_dtype) for state in flat]
     return keras.tree.pack_sequence_as(state_size(cell), flat)
+
+
+def _fits(shape: tuple[int | None, ...], wanted: tuple[int | None, ...]) -> bool:
+    """Whether they agree wherever both are known."""
+    pairs = zip(shape, wanted, strict=False)
+    return len(shape) == len(wanted) and all(None in p or p[0] == p[1] for p in pairs)
 
 
 def part_config(part: keras.Layer) -> dict[str, Any]:

@@ -122,6 +122,14 @@ class RecurrentCell(keras.layers.Layer):
         """The weights that `step` reads."""
         return [self.recurrent_kernel]
 
+    def in_step(self, weight: keras.Variable) -> Tensor:
+        """The value of `weight` in the dtype of the computation.
+
+        TensorFlow traces `step` once more for the gradient, when the scope in which
+        Keras casts weights by itself is closed.
+        """
+        return ops.cast(weight.value, self.compute_dtype)
+
     def project(self, inputs: Tensor, training: bool = False) -> Tensor:
         """`x W + b` for one step `(B, D)` or a sequence `(B, T, D)`."""
         if training and self.dropout:

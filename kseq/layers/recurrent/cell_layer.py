@@ -2,6 +2,7 @@
 
 from typing import Any, ClassVar
 
+from kseq._checks import message
 from kseq.layers.recurrent.cell import RecurrentCell
 from kseq.layers.recurrent.rnn import RNN
 
@@ -28,6 +29,16 @@ class CellLayer(RNN):
         zero_output_for_mask: bool = False,
         **kwargs: Any,
     ) -> None:
+        for key in ("unroll", "implementation", "use_cudnn"):
+            if key in kwargs:
+                raise TypeError(
+                    message(
+                        f"`{key}` says how Keras runs its loop, and is no argument of "
+                        f"kseq.layers.{type(self).__name__}.",
+                        fix="Leave it out: the result is the same.",
+                        **{key: kwargs[key]},
+                    )
+                )
         layer = {key: kwargs.pop(key) for key in _LAYER_KEYS if key in kwargs}
         dtype = layer.get("dtype")
         super().__init__(

@@ -91,14 +91,14 @@ class GRUCell(GatedCell):
         dropped = h if recurrent_mask is None else h * recurrent_mask
         x_gates, x_new = projected[:, : 2 * self.units], projected[:, 2 * self.units :]
         gate = self.recurrent_activation
+        kernel = self.in_step(self.recurrent_kernel)
         if self.reset_after:
-            recurrent = ops.matmul(dropped, self.recurrent_kernel)  # (B, 3U)
+            recurrent = ops.matmul(dropped, kernel)  # (B, 3U)
             if self.bias is not None:
-                recurrent = recurrent + self.bias[1]
+                recurrent = recurrent + self.in_step(self.bias)[1]
             z, r = ops.split(gate(x_gates + recurrent[:, : 2 * self.units]), 2, axis=-1)
             new = self.activation(x_new + r * recurrent[:, 2 * self.units :])
         else:
-            kernel = ops.convert_to_tensor(self.recurrent_kernel)
             recurrent = ops.matmul(dropped, kernel[:, : 2 * self.units])  # (B, 2U)
             z, r = ops.split(gate(x_gates + recurrent), 2, axis=-1)
             recurrent = ops.matmul(r * dropped, kernel[:, 2 * self.units :])

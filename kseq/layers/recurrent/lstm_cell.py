@@ -80,7 +80,8 @@ class LSTMCell(GatedCell):
         h, c = states
         if recurrent_mask is not None:
             h = h * recurrent_mask
-        gates = projected + ops.matmul(h, self.recurrent_kernel)  # (B, 4U)
+        recurrent = ops.matmul(h, self.in_step(self.recurrent_kernel))
+        gates = projected + recurrent  # (B, 4U)
         i, f, g, o = ops.split(gates, 4, axis=-1)
         gate = self.recurrent_activation
         c = gate(f) * c + gate(i) * self.activation(g)

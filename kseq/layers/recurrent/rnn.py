@@ -101,6 +101,7 @@ class RNN(keras.layers.Layer):
         self.stateful = stateful
         self.zero_output_for_mask = zero_output_for_mask
         self.supports_masking = True
+        self.states: Any = None  # of a stateful layer, once it is built
 
     @property
     def state_size(self) -> list[Any]:
@@ -118,7 +119,7 @@ class RNN(keras.layers.Layer):
         if not self.cell.built:
             self.cell.build((batch, width))
             self.cell.built = True
-        self.states = None
+        self.input_spec = keras.layers.InputSpec(ndim=3, axes={-1: width})
         if self.stateful:
             if batch is None:
                 raise ValueError(
@@ -158,7 +159,7 @@ class RNN(keras.layers.Layer):
         mask = check_mask("mask", sequences_mask if mask is None else mask)
         batch = ops.shape(sequences)[0]
         inputs = zero_padding(sequences, mask)
-        states = self._first_states(initial_state, batch)
+        states = self._first_states(initial_state, sequences)
         if isinstance(self.cell, RecurrentCell):
             inputs = self.cell.project(inputs, training)
             recurrent_mask = self.cell.recurrent_mask(batch, training)
@@ -205,12 +206,12 @@ class RNN(keras.layers.Layer):
         options = {"training": training} if takes_training else {}
         return lambda inputs, states, _: self.cell(inputs, states, **options)
 
-    def _first_states(self, initial_state: Any, batch: Any) -> list[Any]:
+    def _first_states(self, initial_state: Any, sequences: Tensor) -> list[Any]:
         if initial_state is None:
             if self.states is None:
-                return self.get_initial_state(batch)
+                return self.get_initial_state(ops.shape(sequences)[0])
             initial_state = keras.tree.map_structure(lambda v: v.value, self.states)
-        return check_states(self.cell, initial_state)
+        return check_states(self.cell, initial_state, sequences.shape[0])
 
     def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
         """The mask of the outputs: none for a last output or a state."""

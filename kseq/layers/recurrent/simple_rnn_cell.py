@@ -65,4 +65,5 @@ class SimpleRNNCell(RecurrentCell):
         (h,) = states
         if recurrent_mask is not None:
             h = h * recurrent_mask
-        return [self.activation(projected + ops.matmul(h, self.recurrent_kernel))]
+        recurrent = ops.matmul(h, self.in_step(self.recurrent_kernel))
+        return [self.activation(projected + recurrent)]
