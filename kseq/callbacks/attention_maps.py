@@ -17,10 +17,10 @@ class AttentionMaps(EventCallback):
     """Writes a picture of each attention layer for TensorBoard's Images page.
 
     The model runs on one fixed batch, as in inference and in a function of its own,
-    so training is the same with and without this callback. Each picture stacks the
-    examples of that batch: queries down, keys across, the weight as color, the mean
-    over heads where there are several. The tag is `attention/<layer path>`, the
-    step `optimizer.iterations`.
+    so training is the same with and without this callback. Each example of that batch
+    has its picture: queries down, keys across, the weight as color, the mean over
+    heads where there are several. The tag is `attention/<layer path>/<number of the
+    example>`, the step `optimizer.iterations`.
 
     A model whose layers attend over different sequences takes one callback for each
     kind, told apart by `layers`: they write to the same file.
@@ -96,15 +96,11 @@ class AttentionMaps(EventCallback):
             keys = self._tokens("key_tokens", name, weights, axis=-1)
             if weights.ndim == 4:
                 weights = weights.mean(axis=1)
-            panels = [
-                AttentionPanel(f"example {number}", *example)
-                for number, example in enumerate(
-                    zip(weights, queries, keys, strict=True), start=1
-                )
-            ]
-            self.writer.image(
-                f"attention/{name}", attention_png(panels, self.font), step
-            )
+            examples = zip(weights, queries, keys, strict=True)
+            for number, example in enumerate(examples, start=1):
+                panel = AttentionPanel(f"example {number}", *example)
+                png = attention_png(panel, self.font)
+                self.writer.image(f"attention/{name}/{number}", png, step)
         self.writer.flush()
 
     def _maps(self) -> dict[str, np.ndarray]:

@@ -16,7 +16,6 @@ _MAP_SIZE = 1200
 _MARGIN = 12
 _BETWEEN = 20
 _GAP = 6
-_ASPECT = 1.6  # width to height of a picture
 
 _INK = (33, 37, 41)
 _FAINT = (134, 142, 150)
@@ -46,17 +45,15 @@ class AttentionPanel(NamedTuple):
     key_tokens: Sequence[str]
 
 
-def attention_png(panels: Sequence[AttentionPanel], font: str | None = None) -> bytes:
+def attention_png(panel: AttentionPanel, font: str | None = None) -> bytes:
     """The picture of `draw_attention` as the bytes of a PNG file."""
     buffer = io.BytesIO()
-    draw_attention(panels, font).save(buffer, format="png", optimize=True)
+    draw_attention(panel, font).save(buffer, format="png", optimize=True)
     return buffer.getvalue()
 
 
-def draw_attention(
-    panels: Sequence[AttentionPanel], font: str | None = None
-) -> Image.Image:
-    """Draws the panels in a grid: queries down, keys across, weight as color.
+def draw_attention(panel: AttentionPanel, font: str | None = None) -> Image.Image:
+    """Draws one example: queries down, keys across, weight as color.
 
     The color scale is the same in every picture, so that epochs compare: white is
     weight 0, the darkest blue is weight 1, and color follows the square root of the
@@ -64,39 +61,16 @@ def draw_attention(
     long sequences; labels that would not fit are then left out evenly.
 
     Args:
-        panels: at least one.
+        panel: the weights and their tokens.
         font: path of a TrueType font, for scripts that Pillow's own font lacks.
     """
-    drawn = [_draw_panel(panel, font) for panel in panels]
-    width = max(panel.width for panel in drawn) + _BETWEEN
-    height = max(panel.height for panel in drawn) + _BETWEEN
-    rows, columns = _grid_size(len(drawn), width / height)
-    scale = _draw_scale(font)
-    picture = Image.new(
-        "RGB",
-        (
-            2 * _MARGIN + max(columns * width - _BETWEEN, scale.width),
-            2 * _MARGIN + rows * height + scale.height,
-        ),
-        "white",
-    )
-    for index, panel in enumerate(drawn):
-        row, column = divmod(index, columns)
-        picture.paste(panel, (_MARGIN + column * width, _MARGIN + row * height))
-    picture.paste(scale, (_MARGIN, _MARGIN + rows * height))
+    drawn, scale = _draw_panel(panel, font), _draw_scale(font)
+    width = max(drawn.width, scale.width) + 2 * _MARGIN
+    height = drawn.height + _BETWEEN + scale.height + 2 * _MARGIN
+    picture = Image.new("RGB", (width, height), "white")
+    picture.paste(drawn, (_MARGIN, _MARGIN))
+    picture.paste(scale, (_MARGIN, _MARGIN + drawn.height + _BETWEEN))
     return picture
-
-
-def _grid_size(count: int, panel_aspect: float) -> tuple[int, int]:
-    """Rows and columns: few empty places, and the shape of TensorBoard's cards."""
-
-    def cost(columns: int) -> float:
-        rows = -(-count // columns)
-        shape = np.log(panel_aspect * columns / rows / _ASPECT)
-        return abs(shape) + 2 * np.log(rows * columns / count)
-
-    columns = min(range(1, count + 1), key=cost)
-    return -(-count // columns), columns
 
 
 def _draw_panel(panel: AttentionPanel, font_path: str | None) -> Image.Image:

@@ -28,23 +28,24 @@ def panels(monkeypatch):
     """What is drawn, picture by picture."""
     drawn = []
 
-    def spy(panels, font):
-        drawn.append(panels)
-        return draw_attention(panels, font)
+    def spy(panel, font):
+        drawn.append(panel)
+        return draw_attention(panel, font)
 
     monkeypatch.setattr("kseq.callbacks.attention_picture.draw_attention", spy)
     return drawn
 
 
-def test_one_picture_per_layer_and_epoch(panels, tmp_path):
+def test_one_picture_per_example_and_epoch(panels, tmp_path):
     train(make_model(), [AttentionMaps(tmp_path, PROBE, QUERIES, KEYS)])
     events = read_events(tmp_path / "kseq")
-    assert set(events) == {"attention/attention"}
-    assert [step for step, _ in events["attention/attention"]] == [STEPS, 2 * STEPS]
-    for (_, value), drawn in zip(events["attention/attention"], panels, strict=True):
-        assert picture(value).size == draw_attention(drawn).size
-        assert [panel.query_tokens for panel in drawn] == QUERIES
-        assert [panel.key_tokens for panel in drawn] == KEYS
+    assert set(events) == {"attention/attention/1", "attention/attention/2"}
+    for number, tag in enumerate(sorted(events)):
+        assert [step for step, _ in events[tag]] == [STEPS, 2 * STEPS]
+        for (_, value), drawn in zip(events[tag], panels[number::2], strict=True):
+            assert picture(value).size == draw_attention(drawn).size
+            assert drawn.query_tokens == QUERIES[number]
+            assert drawn.key_tokens == KEYS[number]
 
 
 def test_the_weights_are_those_of_the_model_after_the_epoch(panels, tmp_path):
@@ -52,9 +53,9 @@ def test_the_weights_are_those_of_the_model_after_the_epoch(panels, tmp_path):
     train(model, [AttentionMaps(tmp_path, PROBE)])
     table, kernel, *_ = model.get_weights()
     want = attention_weights(table[PROBE], kernel)
-    got = np.stack([panel.weights for panel in panels[-1]])
+    got = np.stack([panel.weights for panel in panels[-2:]])
     np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
-    first = np.stack([panel.weights for panel in panels[0]])
+    first = np.stack([panel.weights for panel in panels[:2]])
     assert np.abs(first - got).max() > 1e-3
 
 
@@ -64,28 +65,28 @@ def test_heads_are_averaged(panels, tmp_path):
     plain = make_model()
     train(plain, [AttentionMaps(tmp_path, PROBE)], epochs=1)
     # the second head of the tiny model is uniform
-    for heads, one in zip(*panels, strict=True):
+    for heads, one in zip(panels[:2], panels[2:], strict=True):
         want = (one.weights + 1 / (TIME - 1)) / 2
         np.testing.assert_allclose(heads.weights, want, rtol=1e-5)
 
 
 def test_positions_are_numbered_without_tokens(panels, tmp_path):
     train(make_model(), [AttentionMaps(tmp_path, PROBE)], epochs=1)
-    assert panels[0][0].query_tokens == ["0", "1", "2", "3", "4"]
-    assert panels[0][1].key_tokens == ["0", "1", "2", "3"]
+    assert panels[0].query_tokens == ["0", "1", "2", "3", "4"]
+    assert panels[1].key_tokens == ["0", "1", "2", "3"]
 
 
 def test_every_counts_epochs(tmp_path):
     train(make_model(), [AttentionMaps(tmp_path, PROBE, every=2)], epochs=5)
     events = read_events(tmp_path / "kseq")
-    assert [step for step, _ in events["attention/attention"]] == [6, 12]
+    assert [step for step, _ in events["attention/attention/1"]] == [6, 12]
 
 
 def test_shares_the_file_of_the_gradient_norms(tmp_path):
     train(make_model(), [AttentionMaps(tmp_path, PROBE), GradientNorms(tmp_path)])
     assert len(list((tmp_path / "kseq").iterdir())) == 1
     events = read_events(tmp_path / "kseq")
-    assert len(events["attention/attention"]) == 2
+    assert len(events["attention/attention/1"]) == 2
     assert len(events["gradient_norm/global"]) == 2 * STEPS
 
 

@@ -22,7 +22,7 @@ def writer(tmp_path):
 
 
 def small_png():
-    return attention_png([AttentionPanel("one", np.eye(2), ["a", "b"], ["c", "d"])])
+    return attention_png(AttentionPanel("one", np.eye(2), ["a", "b"], ["c", "d"]))
 
 
 def test_scalars_texts_and_images_come_back(writer, tmp_path):

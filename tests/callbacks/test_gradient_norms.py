@@ -272,4 +272,4 @@ make_model().fit(x, y, batch_size=2, verbose=0, callbacks=callbacks)
     environment = {**os.environ, "PYTHONPATH": path}
     subprocess.run([sys.executable, "-c", program], env=environment, check=True)
     events = read_events(tmp_path / "kseq")
-    assert {*TAGS, "attention/attention"} == set(events)
+    assert {*TAGS, "attention/attention/1", "attention/attention/2"} == set(events)
