@@ -13,7 +13,7 @@ import kseq
 
 # epochs, units, layers, embedding, batch, buckets, learning rate, dropout, smoothing
 SETTINGS = {
-    "demo": (5, 256, 1, 64, 128, 3, 2e-3, 0.2, 0.0),
+    "demo": (4, 256, 1, 64, 128, 3, 2e-3, 0.2, 0.0),
     "quick": (1, 16, 1, 8, 32, 2, 3e-3, 0.1, 0.0),
     "full": (16, 512, 1, 128, 128, 5, 1e-3, 0.3, 0.1),
 }
