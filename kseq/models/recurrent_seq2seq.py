@@ -10,6 +10,11 @@ from kseq._checks import check_choice, check_rate, check_size, message
 from kseq._typing import Tensor
 from kseq.backend import compiled
 from kseq.generation import greedy_decode
+from kseq.generation.token_batches import (
+    check_token_ids,
+    decode_in_batches,
+    pad_length,
+)
 from kseq.layers import (
     RNN,
     AttentionCell,
@@ -60,6 +65,7 @@ class RecurrentSeq2Seq(keras.Model):
         dropout: probability in [0, 1). Defaults to `0.0`.
         start_id: int. The target id that decoding starts from. Defaults to `1`.
         end_id: int. The target id that ends a row. Defaults to `2`.
+        trainable: bool. Whether its weights are trained. Defaults to `True`.
 
     Call arguments:
         inputs: dict of two int arrays: `"source_ids"` `(B, S)` and `"target_ids"`
@@ -340,45 +346,13 @@ class RecurrentSeq2Seq(keras.Model):
         It compiles once for each number of rows up to `batch_size`, and for each
         source length rounded up to a multiple of 8.
         """
-        source = self._check_source(source_ids)
-        rows, length = source.shape
-        padded = -(-length // _LENGTH_MULTIPLE) * _LENGTH_MULTIPLE
-        source = np.pad(source.astype("int32"), ((0, 0), (0, padded - length)))
+        source = check_token_ids("source_ids", source_ids, self.source_vocabulary_size)
+        source = pad_length(source, _LENGTH_MULTIPLE)
         if max_length is None:
-            max_length = 2 * padded
+            max_length = 2 * source.shape[1]
         decode = self._decoder(check_size("max_length", max_length))
-        size = min(check_size("batch_size", batch_size), rows)
-        chunks = []
-        for first in range(0, rows, size):
-            chunk = source[first : first + size]
-            missing = size - len(chunk)  # repeat a row, so that no shape is new
-            chunk = np.concatenate([chunk, np.repeat(chunk[:1], missing, axis=0)])
-            tokens = ops.convert_to_numpy(decode(chunk))
-            chunks.append(tokens[: size - missing])
-        tokens = np.concatenate(chunks)
-        return tokens[:, : max(1, np.count_nonzero(tokens.any(axis=0)))]
-
-    def _check_source(self, source_ids: Any) -> np.ndarray:
-        rule = "`source_ids` must be integers of shape (B, S), B and S at least 1."
-        rows = {np.shape(row) for row in source_ids}
-        if len(rows) > 1:
-            raise ValueError(
-                message(rule, fix="Fill short rows with 0.", row_shapes=sorted(rows))
-            )
-        source = np.asarray(source_ids)
-        if source.ndim != 2 or not source.size or source.dtype.kind not in "iu":
-            raise ValueError(message(rule, shape=source.shape, dtype=str(source.dtype)))
-        low, high = int(source.min()), int(source.max())
-        if low < 0 or high >= self.source_vocabulary_size:
-            raise ValueError(
-                message(
-                    "`source_ids` must lie in [0, source_vocabulary_size).",
-                    smallest=low,
-                    largest=high,
-                    source_vocabulary_size=self.source_vocabulary_size,
-                )
-            )
-        return source
+        size = min(check_size("batch_size", batch_size), len(source))
+        return decode_in_batches(decode, source, size)
 
     def _decoder(self, max_length: int) -> Any:
         if max_length not in self._decoders:

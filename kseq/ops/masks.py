@@ -34,7 +34,7 @@ def combine_masks(
     ):
         if mask is None:
             continue
-        check_mask(name, mask)
+        mask = check_mask(name, mask)
         if len(mask.shape) != layout.count(",") + 1:
             raise ValueError(
                 message(f"`{name}` must have shape {layout}.", shape=tuple(mask.shape))

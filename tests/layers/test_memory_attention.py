@@ -157,3 +157,11 @@ def test_the_base_asks_for_its_parts():
         MemoryAttention()(QUERY, MEMORY)
     with pytest.raises(NotImplementedError, match="must list its weights"):
         MemoryAttention().step_variables  # noqa: B018
+
+
+def test_masks_of_nested_lists_are_masks():
+    layer = make("dot")
+    mask = np.ones((B, S), bool)
+    mask[0, 1] = False
+    got = layer(QUERY, MEMORY, value_mask=mask.tolist())
+    assert_same("context", got, layer(QUERY, MEMORY, value_mask=mask))

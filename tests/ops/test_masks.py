@@ -53,9 +53,11 @@ def test_numbers_are_refused(name, dtype):
         combine_masks(**{name: ops.convert_to_tensor(mask)})
 
 
-def test_a_list_is_refused():
-    with pytest.raises((TypeError, ValueError), match="list"):
-        combine_masks(query_mask=[[True]])
+def test_a_nested_list_is_a_mask():
+    got = combine_masks(query_mask=[[True, False]])
+    assert_same("mask", got, np.array([[[True], [False]]]))
+    with pytest.raises(TypeError, match=r"`query_mask` must be boolean.*int64"):
+        combine_masks(query_mask=[[1, 0]])
 
 
 @pytest.mark.parametrize(

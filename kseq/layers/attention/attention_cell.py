@@ -135,7 +135,7 @@ class AttentionCell(keras.layers.Layer):
         projected_memory: Tensor | None = None,
         training: bool = False,
     ) -> tuple[tuple[Tensor, Tensor], Any]:
-        check_mask("memory_mask", memory_mask)
+        memory_mask = check_mask("memory_mask", memory_mask)
         if projected_memory is None:
             memory, projected_memory = self.prepare_memory(memory, memory_mask)
         # as a mask over pairs: the padding of the memory is zeros already

@@ -98,8 +98,8 @@ class AttentionRNN(keras.layers.Layer):
         training: bool = False,
         return_attention_scores: bool = False,
     ) -> Any:
-        check_mask("sequences_mask", sequences_mask)
-        check_mask("memory_mask", memory_mask)
+        sequences_mask = check_mask("sequences_mask", sequences_mask)
+        memory_mask = check_mask("memory_mask", memory_mask)
         batch, size = ops.shape(sequences)[0], ops.shape(memory)[1]
         if initial_state is None:
             states = self.cell.get_initial_state(batch)

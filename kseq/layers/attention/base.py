@@ -55,7 +55,8 @@ class MemoryAttention(keras.layers.Layer):
     ) -> Any:
         check_rank("query", query, (3,), "(B, T, Q)")
         check_rank("value", value, (3,), "(B, S, D)")
-        check_mask("query_mask", query_mask)
+        query_mask = check_mask("query_mask", query_mask)
+        value_mask = check_mask("value_mask", value_mask)
         mask = combine_masks(value_mask=value_mask, attention_mask=attention_mask)
         # a NaN in the padding must not reach the gradient of a weight; a padded
         # query sees what others see, so its output is unspecified but finite
