@@ -128,7 +128,7 @@ def test_a_row_that_sees_nothing():
     layer = make()
     x, memory, _ = data("gru")
     mask = np.array([[False] * S, [True] * S])
-    call = lambda x, memory: layer(  # noqa: E731
+    call = lambda x, memory: layer(
         x, memory, memory_mask=mask, return_attention_scores=True
     )
     (outputs, maps, _), d_inputs, d_weights = gradients(

@@ -30,7 +30,7 @@ def test_a_users_cell_under_a_mask_and_compiled():
     layer = kseq.layers.RNN(SumCell(U), return_sequences=True)
     layer.build((B, T, D))
     mask = np.array([[True] * 3 + [False] * 2, [False, True, False, True, True]])
-    call = lambda x: layer(x, mask=mask)  # noqa: E731
+    call = lambda x: layer(x, mask=mask)
     eager = gradients(call, [X], layer.trainable_variables)
     weights = [ops.convert_to_numpy(layer.cell.kernel)]
     want, _, _ = cells.run(sum_step, weights, X, [np.zeros((B, U))], mask)

@@ -44,9 +44,7 @@ def test_gradients_by_central_differences():
     cell = kseq.layers.SimpleRNNCell(5)
     cell.build((1, 3))
     weights = set_weights_by_seed(cell, 3)
-    loss = lambda x, h, *weights: (  # noqa: E731
-        simple_rnn_step(weights, x[0], [h[0]])[0] ** 2
-    ).sum()
+    loss = lambda x, h, *weights: (simple_rnn_step(weights, x[0], [h[0]])[0] ** 2).sum()
     want = numeric_gradients(loss, [x, h, *weights])
     _, d_inputs, d_weights = gradients(
         lambda x, h: cell(x, [h])[0], [x, h], cell.trainable_variables,

@@ -199,6 +199,11 @@ def test_mixed_precision_stays_close():
     # bfloat16 keeps 8 bits, and the logits are sums of 16 products of up to 3
     np.testing.assert_allclose(got, want, atol=0.25)
     assert half.output_dense.compute_dtype == "bfloat16"
+    half.compile("sgd", loss=kseq.training.MaskedCrossentropy(), jit_compile=True)
+    labels = np.where(target, 3, 0)
+    loss = half.train_on_batch(inputs(source, target), labels)
+    exact_loss = kseq.training.MaskedCrossentropy()(labels, want)
+    np.testing.assert_allclose(float(loss), float(exact_loss), atol=0.25)
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ def test_by_hand():
 def test_gradients(mode):
     scores = np.random.default_rng(3).normal(size=(4, 3)).astype("float32")
     power = np.arange(12).reshape(4, 3) - 4.0
-    loss = lambda scores: (reference(scores, MASK) * power).sum()  # noqa: E731
+    loss = lambda scores: (reference(scores, MASK) * power).sum()
     _, (got,), _ = gradients(
         lambda scores: masked_softmax(scores, MASK), [scores], [], mode=mode,
         loss=lambda y: ops.sum(y * power.astype("float32")),
@@ -48,7 +48,7 @@ def test_masked_entries_may_hold_anything(hidden, mode):
     """Also as the only entries of a row; weights and gradients are as without."""
     scores = np.random.default_rng(4).normal(size=(4, 3)).astype("float32")
     dirty = np.where(MASK, scores, np.float32(hidden))
-    call = lambda scores: masked_softmax(scores, MASK)  # noqa: E731
+    call = lambda scores: masked_softmax(scores, MASK)
     want = gradients(call, [scores], [], mode=mode)
     got = gradients(call, [dirty], [], mode=mode)
     assert_close("weights", got[0], want[0])

@@ -36,7 +36,8 @@ class RNN(keras.layers.Layer):
     Args:
         cell: a cell: `kseq.layers` has `SimpleRNNCell`, `GRUCell` and `LSTMCell`;
             any Keras layer with `call(inputs, states) -> (output, states)` and
-            `state_size` will do; a list of cells is stacked. For a cell of kseq,
+            `state_size` will do, if it assigns no weight in the loop and is no cell
+            of Keras with dropout; a list of cells is stacked. For a cell of kseq,
             `x W + b` is computed for all steps at once, before the loop.
         return_sequences: bool. True returns the output of every step, False the
             last one. Defaults to `False`.
