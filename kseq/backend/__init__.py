@@ -6,8 +6,22 @@ TensorFlow half and a JAX half behind one signature.
 
 from kseq.backend.compiled import compiled
 from kseq.backend.concrete import is_concrete
+from kseq.backend.custom_gradient import custom_gradient
 from kseq.backend.dropout import dropout
+from kseq.backend.loop import Buffer, empty, filled, loop, stacked
 from kseq.backend.replicas import sum_over_replicas
 from kseq.backend.scan import scan
 
-__all__ = ["compiled", "dropout", "is_concrete", "scan", "sum_over_replicas"]
+__all__ = [
+    "Buffer",
+    "compiled",
+    "custom_gradient",
+    "dropout",
+    "empty",
+    "filled",
+    "is_concrete",
+    "loop",
+    "scan",
+    "stacked",
+    "sum_over_replicas",
+]

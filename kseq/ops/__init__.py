@@ -9,11 +9,14 @@ layout is `(B, T, H, K)`; masks are boolean, True for what is real or allowed.
 from kseq.ops.attention_scores import additive_scores, dot_scores
 from kseq.ops.masked_softmax import masked_softmax
 from kseq.ops.masks import combine_masks, zero_padding
+from kseq.ops.segments import segment_starts, started
 
 __all__ = [
     "additive_scores",
     "combine_masks",
     "dot_scores",
     "masked_softmax",
+    "segment_starts",
+    "started",
     "zero_padding",
 ]

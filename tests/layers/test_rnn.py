@@ -188,7 +188,7 @@ def test_what_is_no_cell_is_refused(cell):
 
 def test_an_empty_sequence_is_refused():
     layer, _ = make(kseq.layers.GRUCell)
-    with pytest.raises(ValueError, match=r"same first size, at least 1"):
+    with pytest.raises(ValueError, match=r"`sequences` must have at least one step"):
         layer(np.zeros((B, 0, D), "float32"))
 
 

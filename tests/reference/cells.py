@@ -51,11 +51,20 @@ def lstm_step(weights, x, states):
     return h, [h, c]
 
 
-def run(step, weights, x, states, mask=None, go_backwards=False, zero_output=False):
+def run(
+    step,
+    weights,
+    x,
+    states,
+    mask=None,
+    go_backwards=False,
+    zero_output=False,
+    reset_mask=None,
+):
     """`step` over each row of `x` `(B, T, D)`.
 
     A masked step keeps states and output; the output before the first real step
-    is zero. Returns outputs `(B, T, U)` at the step that made them, the last
+    is zero. A reset sets states and output to zeros before the step. Returns outputs `(B, T, U)` at the step that made them, the last
     output `(B, U)` in running order, and the last states.
     """
     weights = [np.asarray(w, "float64") for w in weights]
@@ -70,6 +79,9 @@ def run(step, weights, x, states, mask=None, go_backwards=False, zero_output=Fal
         held = np.zeros(units)
         row_states = [state[b] for state in last_states]
         for t in reversed(order) if go_backwards else order:
+            if reset_mask is not None and reset_mask[b, t]:
+                held = np.zeros(units)
+                row_states = [np.zeros_like(state) for state in row_states]
             if mask is None or mask[b, t]:
                 held, row_states = step(weights, x[b, t], row_states)
                 outputs[b, t] = held

@@ -8,6 +8,8 @@ from keras import ops
 from kseq._checks import check_rate, check_size, message
 from kseq._typing import Shape, Tensor
 from kseq.backend import dropout
+from kseq.ops.gates import Gates
+from kseq.ops.recurrence import RecurrenceInputs, recurrence
 
 
 class RecurrentCell(keras.layers.Layer):
@@ -130,13 +132,17 @@ class RecurrentCell(keras.layers.Layer):
         """
         return ops.cast(weight.value, self.compute_dtype)
 
+    def drop_inputs(self, inputs: Tensor, training: bool) -> Tensor:
+        """Inputs `(B, D)` or `(B, T, D)` after dropout, one mask for all steps."""
+        if not (training and self.dropout):
+            return inputs
+        steps = (1,) * (len(inputs.shape) - 2)
+        mask_shape = (ops.shape(inputs)[0], *steps, inputs.shape[-1])
+        return dropout(inputs, self.dropout, self.seed_generator, mask_shape)
+
     def project(self, inputs: Tensor, training: bool = False) -> Tensor:
         """`x W + b` for one step `(B, D)` or a sequence `(B, T, D)`."""
-        if training and self.dropout:
-            steps = (1,) * (len(inputs.shape) - 2)
-            mask_shape = (ops.shape(inputs)[0], *steps, inputs.shape[-1])
-            inputs = dropout(inputs, self.dropout, self.seed_generator, mask_shape)
-        projected = ops.matmul(inputs, self.kernel)
+        projected = ops.matmul(self.drop_inputs(inputs, training), self.kernel)
         bias = self.input_bias()
         return projected if bias is None else projected + bias
 
@@ -152,6 +158,69 @@ class RecurrentCell(keras.layers.Layer):
     ) -> list[Tensor]:
         """The states after one step; the first of them is the output."""
         raise NotImplementedError(f"{type(self).__name__} must implement `step`.")
+
+    @property
+    def gates(self) -> Gates | None:
+        """The elementwise part of a step, if its gradient is written by hand."""
+        return None
+
+    def gate_inputs(self, inputs: Tensor) -> tuple[list[Tensor], Tensor | None]:
+        """What `gates` takes from all inputs, and the bias that joins `h U`."""
+        bias = None if self.bias is None else self.in_step(self.bias)
+        return [ops.matmul(inputs, self.kernel)], bias
+
+    def run(
+        self,
+        inputs: Tensor,
+        states: list[Tensor],
+        *,
+        mask: Tensor | None = None,
+        reset_mask: Tensor | None = None,
+        reverse: bool = False,
+        training: bool = False,
+    ) -> tuple[Tensor, list[Tensor]] | None:
+        """All steps at once, or None if the cell has to go a step at a time.
+
+        Args:
+            inputs: float `(B, T, D)`, zeros at masked steps.
+            states: the first states.
+            mask: bool `(B, T)`. At a False step the states are copied.
+            reset_mask: bool `(B, T)`. True zeros the states before the step.
+            reverse: bool. True runs from the last step to the first.
+            training: bool. True applies dropout.
+
+        Returns:
+            The first state after each step, `(B, T, U)`, and the last states.
+        """
+        gates = self.gates
+        if gates is None or self._overrides_gates():
+            return None
+        inputs = ops.swapaxes(self.drop_inputs(inputs, training), 0, 1)  # (T, B, D)
+        projected, bias = self.gate_inputs(inputs)
+        outputs, states = recurrence(
+            gates,
+            RecurrenceInputs(
+                projected,
+                states,
+                self.in_step(self.recurrent_kernel),
+                bias,
+                self.recurrent_mask(ops.shape(inputs)[1], training),
+                None if mask is None else ops.swapaxes(mask, 0, 1),
+                None if reset_mask is None else ops.swapaxes(reset_mask, 0, 1),
+            ),
+            reverse=reverse,
+        )
+        return ops.swapaxes(outputs, 0, 1), states
+
+    def _overrides_gates(self) -> bool:
+        """Whether a subclass has another step or projection than its `gates`."""
+
+        def owner(name: str) -> type:
+            return next(kind for kind in type(self).__mro__ if name in vars(kind))
+
+        return not all(
+            issubclass(owner("gates"), owner(name)) for name in ("step", "project")
+        )
 
     def call(
         self, inputs: Tensor, states: Any, training: bool = False

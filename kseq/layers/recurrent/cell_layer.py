@@ -27,6 +27,7 @@ class CellLayer(RNN):
         go_backwards: bool = False,
         stateful: bool = False,
         zero_output_for_mask: bool = False,
+        trainable_initial_state: bool = False,
         **kwargs: Any,
     ) -> None:
         for key in ("unroll", "implementation", "use_cudnn"):
@@ -48,6 +49,7 @@ class CellLayer(RNN):
             go_backwards=go_backwards,
             stateful=stateful,
             zero_output_for_mask=zero_output_for_mask,
+            trainable_initial_state=trainable_initial_state,
             **layer,
         )
 

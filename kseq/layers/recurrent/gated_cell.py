@@ -16,6 +16,14 @@ class GatedCell(RecurrentCell):
         super().__init__(units, **kwargs)
         self.recurrent_activation = keras.activations.get(recurrent_activation)
 
+    @property
+    def has_default_activations(self) -> bool:
+        """Whether the activations are tanh and sigmoid."""
+        return (
+            self.activation is keras.activations.tanh
+            and self.recurrent_activation is keras.activations.sigmoid
+        )
+
     def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),

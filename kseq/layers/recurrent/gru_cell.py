@@ -7,6 +7,7 @@ from keras import ops
 
 from kseq._typing import Shape, Tensor
 from kseq.layers.recurrent.gated_cell import GatedCell
+from kseq.ops.gates import Gates, GRUGates
 
 
 @keras.saving.register_keras_serializable(package="kseq")
@@ -82,6 +83,25 @@ class GRUCell(GatedCell):
         """See `RecurrentCell.step_variables`."""
         biased = self.use_bias and self.reset_after
         return [self.recurrent_kernel, self.bias] if biased else [self.recurrent_kernel]
+
+    @property
+    def gates(self) -> Gates | None:
+        """See `RecurrentCell.gates`."""
+        fast = self.reset_after and self.has_default_activations
+        return GRUGates() if fast else None
+
+    def gate_inputs(self, inputs: Tensor) -> tuple[list[Tensor], Tensor | None]:
+        """See `RecurrentCell.gate_inputs`."""
+        split = 2 * self.units
+        kernel = ops.convert_to_tensor(self.kernel)
+        gates = ops.matmul(inputs, kernel[:, :split])
+        new = ops.matmul(inputs, kernel[:, split:])
+        if self.bias is None:
+            return [gates, new], None
+        b, c = ops.unstack(self.in_step(self.bias))
+        # only that of the new state stays apart from the product with h
+        bias = ops.concatenate([b[:split] + c[:split], c[split:]])
+        return [gates, new + b[split:]], bias
 
     def step(
         self, projected: Tensor, states: list[Tensor], recurrent_mask: Tensor | None

@@ -7,6 +7,7 @@ from keras import ops
 
 from kseq._typing import Shape, Tensor
 from kseq.layers.recurrent.gated_cell import GatedCell
+from kseq.ops.gates import Gates, LSTMGates
 
 
 @keras.saving.register_keras_serializable(package="kseq")
@@ -72,6 +73,11 @@ class LSTMCell(GatedCell):
             return bias
         i, _, g, o = ops.split(bias, 4)
         return ops.concatenate([i, ops.ones((self.units,), dtype=dtype), g, o])
+
+    @property
+    def gates(self) -> Gates | None:
+        """See `RecurrentCell.gates`."""
+        return LSTMGates() if self.has_default_activations else None
 
     def step(
         self, projected: Tensor, states: list[Tensor], recurrent_mask: Tensor | None

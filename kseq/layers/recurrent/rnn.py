@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import keras
+import numpy as np
 from keras import ops
 
 from kseq._checks import check_mask, check_rank, message
@@ -19,7 +20,7 @@ from kseq.layers.recurrent.any_cell import (
 )
 from kseq.layers.recurrent.cell import RecurrentCell
 from kseq.layers.recurrent.scan_cell import scan_cell
-from kseq.ops import zero_padding
+from kseq.ops import started, zero_padding
 
 
 @keras.saving.register_keras_serializable(package="kseq")
@@ -50,6 +51,8 @@ class RNN(keras.layers.Layer):
         zero_output_for_mask: bool. True returns zeros at masked steps, where the
             previous output would be repeated; only with `return_sequences`.
             Defaults to `False`.
+        trainable_initial_state: bool. True trains the first states, one vector for
+            all rows, zeros at first. Defaults to `False`.
 
     Call arguments:
         sequences: float `(B, T, D)`.
@@ -57,6 +60,9 @@ class RNN(keras.layers.Layer):
             or the kept states of a stateful layer.
         mask: bool `(B, T)`. True is a real step. Filled from the Keras mask.
         training: bool. True applies dropout.
+        reset_mask: bool `(B, T)`. True is a step that starts from the initial states,
+            whatever came before: the first of a segment in a packed row
+            (`kseq.ops.segment_starts`), or of a new sequence in a stream.
         sequences_mask: what Keras fills in the place of `mask` when
             `initial_state` is given too; leave it to Keras.
 
@@ -73,6 +79,7 @@ class RNN(keras.layers.Layer):
         TypeError: `` `cell` must be a Keras layer... `` and
             `` `mask` must be boolean... ``
         ValueError: `` `sequences` must have shape (B, T, D). ``,
+            `` A stateful layer starts from the states that it kept... ``,
             `` A stateful layer needs a static batch size. ``,
             `` `initial_state` must hold one tensor a state... ``
 
@@ -92,16 +99,28 @@ class RNN(keras.layers.Layer):
         go_backwards: bool = False,
         stateful: bool = False,
         zero_output_for_mask: bool = False,
+        trainable_initial_state: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        if stateful and trainable_initial_state:
+            raise ValueError(
+                message(
+                    "A stateful layer starts from the states that it kept, not from "
+                    "trained ones.",
+                    stateful=stateful,
+                    trainable_initial_state=trainable_initial_state,
+                )
+            )
         self.cell = check_cell(cell)
         self.return_sequences = return_sequences
         self.return_state = return_state
         self.go_backwards = go_backwards
         self.stateful = stateful
         self.zero_output_for_mask = zero_output_for_mask
+        self.trainable_initial_state = trainable_initial_state
         self.supports_masking = True
+        self.initial_states: Any = None  # trained ones, once the layer is built
         self.states: Any = None  # of a stateful layer, once it is built
 
     @property
@@ -121,6 +140,13 @@ class RNN(keras.layers.Layer):
             self.cell.build((batch, width))
             self.cell.built = True
         self.input_spec = keras.layers.InputSpec(ndim=3, axes={-1: width})
+        if self.trainable_initial_state:
+            self.initial_states = keras.tree.map_structure(
+                lambda size: self.add_weight(
+                    shape=(size,), name="initial_state", initializer="zeros"
+                ),
+                self.state_size,
+            )
         if self.stateful:
             if batch is None:
                 raise ValueError(
@@ -142,12 +168,24 @@ class RNN(keras.layers.Layer):
 
     def get_initial_state(self, batch_size: Any) -> list[Tensor]:
         """The states before the first step, one entry a state."""
-        return zero_states(self.cell, batch_size)
+        states = zero_states(self.cell, batch_size)
+        if self.initial_states is None:
+            return states
+        return keras.tree.map_structure(
+            lambda zeros, state: zeros + ops.cast(state.value, zeros.dtype),
+            states,
+            self.initial_states,
+        )
 
-    def reset_state(self) -> None:
-        """Sets the kept states of a stateful layer to zeros."""
+    def reset_state(self, rows: Any = None) -> None:
+        """Sets the kept states of a stateful layer to zeros.
+
+        `rows` is bool `(B,)`, True for the rows to reset; None resets all.
+        """
         for state in keras.tree.flatten(self.states or []):
-            state.assign(ops.zeros_like(state.value))
+            value = state.value
+            keep = False if rows is None else ~np.asarray(rows, bool)[:, None]
+            state.assign(ops.where(keep, value, ops.zeros_like(value)))
 
     def call(
         self,
@@ -155,31 +193,25 @@ class RNN(keras.layers.Layer):
         initial_state: Any = None,
         mask: Tensor | None = None,
         training: bool = False,
+        reset_mask: Tensor | None = None,
         sequences_mask: Tensor | None = None,
     ) -> Any:
         mask = check_mask("mask", sequences_mask if mask is None else mask)
-        batch = ops.shape(sequences)[0]
+        reset_mask = check_mask("reset_mask", reset_mask)
+        if sequences.shape[1] == 0:
+            raise ValueError(
+                message(
+                    "`sequences` must have at least one step.",
+                    shape=tuple(sequences.shape),
+                )
+            )
         inputs = zero_padding(sequences, mask)
         states = self._first_states(initial_state, sequences)
-        if isinstance(self.cell, RecurrentCell):
-            inputs = self.cell.project(inputs, training)
-            recurrent_mask = self.cell.recurrent_mask(batch, training)
-            constants = [] if recurrent_mask is None else [recurrent_mask]
-            step, variables, seeded = self._gates_step, self.cell.step_variables, None
-        else:
-            constants, step = [], self._cell_step(training)
-            variables, seeded = self.cell.weights, self.cell
-        outputs, last_output, last_states = scan_cell(
-            step,
-            inputs,
-            states,
-            constants,
-            variables=variables,
-            seeded=seeded,
-            mask=mask,
-            empty_output=ops.zeros((batch, self.output_size), self.compute_dtype),
-            reverse=self.go_backwards,
-        )
+        masks = {"mask": mask, "reset_mask": reset_mask}
+        run = self._all_at_once(inputs, states, training, **masks)
+        if run is None:
+            run = self._step_by_step(inputs, states, training, **masks)
+        outputs, last_output, last_states = run
         if self.stateful:
             for kept, state in zip(
                 keras.tree.flatten(self.states),
@@ -195,6 +227,72 @@ class RNN(keras.layers.Layer):
             if self.go_backwards:
                 output = ops.flip(output, axis=1)
         return (output, *last_states) if self.return_state else output
+
+    def _all_at_once(
+        self,
+        inputs: Tensor,
+        states: list[Tensor],
+        training: bool,
+        *,
+        mask: Tensor | None,
+        reset_mask: Tensor | None,
+    ) -> tuple[Tensor, Tensor, list[Tensor]] | None:
+        """What `scan_cell` returns, of a cell that runs a sequence by itself."""
+        if not isinstance(self.cell, RecurrentCell) or (
+            self.trainable_initial_state and reset_mask is not None
+        ):
+            return None
+        run = self.cell.run(
+            inputs,
+            states,
+            mask=mask,
+            reset_mask=reset_mask,
+            reverse=self.go_backwards,
+            training=training,
+        )
+        if run is None:
+            return None
+        outputs, last_states = run
+        last_output = last_states[0]
+        if mask is not None:
+            # the states before the first real step are no outputs
+            real = mask if reset_mask is None else ops.logical_or(mask, reset_mask)
+            outputs = zero_padding(outputs, started(real, self.go_backwards))
+            some = ops.any(real, axis=1, keepdims=True)
+            last_output = ops.where(some, last_output, ops.zeros_like(last_output))
+        return outputs, last_output, last_states
+
+    def _step_by_step(
+        self,
+        inputs: Tensor,
+        states: list[Any],
+        training: bool,
+        *,
+        mask: Tensor | None,
+        reset_mask: Tensor | None,
+    ) -> tuple[Tensor, Tensor, list[Any]]:
+        batch = ops.shape(inputs)[0]
+        if isinstance(self.cell, RecurrentCell):
+            inputs = self.cell.project(inputs, training)
+            recurrent_mask = self.cell.recurrent_mask(batch, training)
+            constants = [] if recurrent_mask is None else [recurrent_mask]
+            step, variables, seeded = self._gates_step, self.cell.step_variables, None
+        else:
+            constants, step = [], self._cell_step(training)
+            variables, seeded = self.cell.weights, self.cell
+        return scan_cell(
+            step,
+            inputs,
+            states,
+            constants,
+            variables=variables,
+            seeded=seeded,
+            mask=mask,
+            reset_mask=reset_mask,
+            reset_states=self.get_initial_state(batch),
+            empty_output=ops.zeros((batch, self.output_size), self.compute_dtype),
+            reverse=self.go_backwards,
+        )
 
     def _gates_step(
         self, projected: Tensor, states: list[Tensor], constants: list[Tensor]
@@ -248,6 +346,7 @@ class RNN(keras.layers.Layer):
             "go_backwards": self.go_backwards,
             "stateful": self.stateful,
             "zero_output_for_mask": self.zero_output_for_mask,
+            "trainable_initial_state": self.trainable_initial_state,
         }
 
     @classmethod

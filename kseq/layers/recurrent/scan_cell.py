@@ -23,6 +23,8 @@ def scan_cell(
     variables: Sequence[keras.Variable],
     seeded: keras.Layer | None = None,
     mask: Tensor | None = None,
+    reset_mask: Tensor | None = None,
+    reset_states: Tree = (),
     empty_output: Tree,
     reverse: bool = False,
 ) -> tuple[Tree, Tree, Tree]:
@@ -41,7 +43,9 @@ def scan_cell(
         seeded: the cell whose seeds `step` draws from, or None. A cell of kseq
             draws the same masks at every step, any other cell new numbers.
         mask: bool `(B, T)`, True for a real step, or None.
-        empty_output: tree of tensors `(B, ...)`, shaped like an output.
+        reset_mask: bool `(B, T)`, True for a step that starts anew, or None.
+        reset_states: what such a step starts from, like `states`.
+        empty_output: zeros `(B, ...)`, a tree shaped like an output.
         reverse: bool. True runs from the last step to the first.
 
     Returns:
@@ -55,9 +59,12 @@ def scan_cell(
     held = set() if seeded is None else {id(seed) for seed in _held_seeds(seeded)}
 
     def one_step(shared: Tree, carry: Tree, xs: Tree) -> tuple[Tree, Tree]:
-        constants, values, first_seeds = shared
+        constants, values, first_seeds, reset_states = shared
         states, seed_values, previous = carry
-        inputs, real = xs
+        inputs, real, reset = xs
+        if reset_mask is not None:
+            states = _where(reset[0], reset_states, states)
+            previous = _where(reset[0], _zeros_like(previous), previous)
         seed_values = [
             first if id(seed) in held else last
             for seed, first, last in zip(seeds, first_seeds, seed_values, strict=True)
@@ -87,13 +94,18 @@ def scan_cell(
         output = _where(real[0], output, previous[0])
         return (new_states, seed_values, [output]), output
 
-    masks = [] if mask is None else [_time_major(mask)]
+    masks = [[] if m is None else [_time_major(m)] for m in (mask, reset_mask)]
     first_seeds = [seed.value for seed in seeds]
     carry, outputs = scan(
         one_step,
         (states, first_seeds, [] if mask is None else [empty_output]),
-        (keras.tree.map_structure(_time_major, sequences), masks),
-        (constants, [variable.value for variable in variables], first_seeds),
+        (keras.tree.map_structure(_time_major, sequences), *masks),
+        (
+            constants,
+            [variable.value for variable in variables],
+            first_seeds,
+            () if reset_mask is None else reset_states,
+        ),
         reverse=reverse,
     )
     last_states, seed_values, _ = carry
@@ -121,6 +133,10 @@ def _held_seeds(cell: keras.Layer) -> list[keras.Variable]:
 def _time_major(x: Tensor) -> Tensor:
     """Swaps batch and time, either way."""
     return ops.swapaxes(x, 0, 1)
+
+
+def _zeros_like(tree: Tree) -> Tree:
+    return keras.tree.map_structure(ops.zeros_like, tree)
 
 
 def _where(real: Tensor, new: Tree, old: Tree) -> Tree:

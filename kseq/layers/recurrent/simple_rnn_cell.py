@@ -5,6 +5,7 @@ from keras import ops
 
 from kseq._typing import Tensor
 from kseq.layers.recurrent.cell import RecurrentCell
+from kseq.ops.gates import Gates, SimpleGates
 
 
 @keras.saving.register_keras_serializable(package="kseq")
@@ -57,6 +58,11 @@ class SimpleRNNCell(RecurrentCell):
     """
 
     num_gates = 1
+
+    @property
+    def gates(self) -> Gates | None:
+        """See `RecurrentCell.gates`."""
+        return SimpleGates() if self.activation is keras.activations.tanh else None
 
     def step(
         self, projected: Tensor, states: list[Tensor], recurrent_mask: Tensor | None

@@ -1,0 +1,42 @@
+"""Where the sequences of a batch start: after padding, or inside a packed row."""
+
+from keras import ops
+
+from kseq._typing import Tensor
+
+
+def segment_starts(segment_ids: Tensor, go_backwards: bool = False) -> Tensor:
+    """The first step of every segment of a packed row.
+
+    Args:
+        segment_ids: int `(B, T)`. Neighbors with the same id are one segment.
+        go_backwards: bool. True for a layer that runs from the last step to the
+            first, where a segment starts at its end. Defaults to `False`.
+
+    Returns:
+        bool `(B, T)`, the `reset_mask` of a recurrent layer.
+
+    Example:
+
+    >>> kseq.ops.segment_starts([[1, 1, 2, 2, 2, 0]]).numpy().astype(int)
+    array([[1, 0, 1, 0, 0, 1]])
+    """
+    ids = ops.convert_to_tensor(segment_ids)
+    change = ops.not_equal(ids[:, 1:], ids[:, :-1])
+    edge = ops.ones_like(ids[:, :1], dtype="bool")
+    parts = [change, edge] if go_backwards else [edge, change]
+    return ops.concatenate(parts, axis=1)
+
+
+def started(mask: Tensor, go_backwards: bool = False) -> Tensor:
+    """True from the first True of each row of `mask` `(B, T)` on.
+
+    With `go_backwards` a row runs from its last step to its first.
+    """
+    mask = ops.convert_to_tensor(mask)
+    if go_backwards:
+        return ops.flip(started(ops.flip(mask, axis=1)), axis=1)
+    first = ops.argmax(mask, axis=1, keepdims=True)  # 0 for a row of False
+    steps = ops.arange(ops.shape(mask)[1], dtype=first.dtype)
+    some = ops.any(mask, axis=1, keepdims=True)
+    return ops.logical_and(steps[None] >= first, some)
