@@ -47,7 +47,9 @@ def _tensorflow_custom_gradient(
             def gradient(*upstream: Any) -> list[Any]:
                 upstream = tf.nest.pack_sequence_as(outputs, upstream)
                 gradients = tf.nest.flatten(backward(residuals, upstream))
-                return [gradients[i] for i in present]
+                found = [gradients[i] for i in present]
+                # a residual is no output of the gradient's own graph
+                return [None if g is None else tf.identity(g) for g in found]
 
             return tf.nest.flatten(outputs), gradient
 

@@ -8,11 +8,12 @@ layout is `(B, T, H, K)`; masks are boolean, True for what is real or allowed.
 
 from kseq.ops.attention_scores import additive_scores, dot_scores
 from kseq.ops.masked_softmax import masked_softmax
-from kseq.ops.masks import combine_masks, zero_padding
+from kseq.ops.masks import check_mask_shape, combine_masks, zero_padding
 from kseq.ops.segments import segment_starts, started
 
 __all__ = [
     "additive_scores",
+    "check_mask_shape",
     "combine_masks",
     "dot_scores",
     "masked_softmax",

@@ -46,18 +46,15 @@ def combine_masks(
     return combined
 
 
-def zero_padding(x: Tensor, mask: Tensor | None, name: str = "mask") -> Tensor:
-    """`x` `(B, T, ...)` with zeros where `mask` `(B, T)` is False.
-
-    A product with a 0/1 mask would keep a NaN, and so would the gradient of a
-    matrix product over padded rows: this cuts both.
+def check_mask_shape(name: str, mask: Tensor | None, x: Tensor) -> None:
+    """Raises unless `mask` `(B, T)` is None or fits `x` `(B, T, ...)`.
 
     Raises:
         ValueError: `` `mask` must have the first two sizes of what it masks... ``,
             with `name` in the place of `mask`.
     """
     if mask is None:
-        return x
+        return
     if any(m and n and m != n for m, n in zip(mask.shape, x.shape, strict=False)):
         raise ValueError(
             message(
@@ -66,6 +63,20 @@ def zero_padding(x: Tensor, mask: Tensor | None, name: str = "mask") -> Tensor:
                 shape=tuple(x.shape),
             )
         )
+
+
+def zero_padding(x: Tensor, mask: Tensor | None, name: str = "mask") -> Tensor:
+    """`x` `(B, T, ...)` with zeros where `mask` `(B, T)` is False.
+
+    A product with a 0/1 mask would keep a NaN, and so would the gradient of a
+    matrix product over padded rows: this cuts both.
+
+    Raises:
+        ValueError: as `check_mask_shape`.
+    """
+    if mask is None:
+        return x
+    check_mask_shape(name, mask, x)
     for _ in range(len(x.shape) - len(mask.shape)):
         mask = ops.expand_dims(mask, -1)  # (B, T, 1, ...)
     return ops.where(mask, x, ops.zeros_like(x))

@@ -223,3 +223,12 @@ def test_a_mask_of_nested_lists_is_a_mask():
     mask = np.ones(x.shape[:2], bool)
     mask[0, 1] = False
     assert_same("outputs", layer(x, mask=mask.tolist()), layer(x, mask=mask))
+
+
+def test_the_number_of_steps_stays_known_inside_a_program():
+    """What flattens the outputs needs it."""
+    inputs = keras.Input((T, D))
+    outputs = kseq.layers.GRU(U, return_sequences=True)(inputs)
+    model = keras.Model(inputs, keras.layers.Flatten()(outputs))
+    model.compile("sgd", "mse", jit_compile=True)
+    model.fit(np.ones((B, T, D)), np.ones((B, T * U)), verbose=0)

@@ -64,8 +64,9 @@ def run(
     """`step` over each row of `x` `(B, T, D)`.
 
     A masked step keeps states and output; the output before the first real step
-    is zero. A reset sets states and output to zeros before the step. Returns outputs `(B, T, U)` at the step that made them, the last
-    output `(B, U)` in running order, and the last states.
+    is zero. A reset sets states and output to zeros before the step. Returns
+    outputs `(B, T, U)` at the step that made them, the last output `(B, U)` in
+    running order, and the last states.
     """
     weights = [np.asarray(w, "float64") for w in weights]
     x = np.asarray(x, "float64")

@@ -20,7 +20,7 @@ from kseq.layers.recurrent.any_cell import (
 )
 from kseq.layers.recurrent.cell import RecurrentCell
 from kseq.layers.recurrent.scan_cell import scan_cell
-from kseq.ops import started, zero_padding
+from kseq.ops import check_mask_shape, started, zero_padding
 
 
 @keras.saving.register_keras_serializable(package="kseq")
@@ -168,14 +168,15 @@ class RNN(keras.layers.Layer):
 
     def get_initial_state(self, batch_size: Any) -> list[Tensor]:
         """The states before the first step, one entry a state."""
-        states = zero_states(self.cell, batch_size)
+        zeros = zero_states(self.cell, batch_size)
         if self.initial_states is None:
-            return states
-        return keras.tree.map_structure(
-            lambda zeros, state: zeros + ops.cast(state.value, zeros.dtype),
-            states,
-            self.initial_states,
-        )
+            return zeros
+        trained = keras.tree.flatten(self.initial_states)
+        states = [
+            rows + ops.cast(state.value, rows.dtype)
+            for rows, state in zip(keras.tree.flatten(zeros), trained, strict=True)
+        ]
+        return keras.tree.pack_sequence_as(zeros, states)
 
     def reset_state(self, rows: Any = None) -> None:
         """Sets the kept states of a stateful layer to zeros.
@@ -184,8 +185,15 @@ class RNN(keras.layers.Layer):
         """
         for state in keras.tree.flatten(self.states or []):
             value = state.value
-            keep = False if rows is None else ~np.asarray(rows, bool)[:, None]
-            state.assign(ops.where(keep, value, ops.zeros_like(value)))
+            chosen = np.ones(value.shape[:1], bool) if rows is None else np.array(rows)
+            if chosen.dtype != bool or chosen.shape != value.shape[:1]:
+                raise ValueError(
+                    message(
+                        f"`rows` must be boolean, of shape {tuple(value.shape[:1])}.",
+                        rows=rows,
+                    )
+                )
+            state.assign(ops.where(chosen[:, None], ops.zeros_like(value), value))
 
     def call(
         self,
@@ -198,6 +206,7 @@ class RNN(keras.layers.Layer):
     ) -> Any:
         mask = check_mask("mask", sequences_mask if mask is None else mask)
         reset_mask = check_mask("reset_mask", reset_mask)
+        check_mask_shape("reset_mask", reset_mask, sequences)
         if sequences.shape[1] == 0:
             raise ValueError(
                 message(

@@ -1,0 +1,26 @@
+"""Where segments start, by hand."""
+
+import numpy as np
+from helpers import assert_same
+
+from kseq.ops import segment_starts, started
+
+IDS = [[1, 1, 2, 2, 0], [3, 1, 1, 1, 1]]
+
+
+def test_segment_starts():
+    want = [[1, 0, 1, 0, 1], [1, 1, 0, 0, 0]]
+    assert_same("forward", segment_starts(IDS), np.array(want, bool))
+    want = [[0, 1, 0, 1, 1], [1, 0, 0, 0, 1]]
+    assert_same(
+        "backward", segment_starts(IDS, go_backwards=True), np.array(want, bool)
+    )
+    assert_same("one step", segment_starts([[4]]), np.array([[True]]))
+
+
+def test_started():
+    mask = np.array([[0, 1, 0, 0], [1, 0, 0, 1], [0, 0, 0, 0], [0, 0, 0, 1]], bool)
+    want = [[0, 1, 1, 1], [1, 1, 1, 1], [0, 0, 0, 0], [0, 0, 0, 1]]
+    assert_same("forward", started(mask), np.array(want, bool))
+    want = [[1, 1, 0, 0], [1, 1, 1, 1], [0, 0, 0, 0], [1, 1, 1, 1]]
+    assert_same("backward", started(mask, go_backwards=True), np.array(want, bool))
