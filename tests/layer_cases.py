@@ -87,17 +87,17 @@ def _map_shapes(function: Callable[[tuple], Any], shapes: Any) -> Any:
     return [_map_shapes(function, shape) for shape in shapes]
 
 
-def _cell(cell_class: type, states: int) -> LayerCase:
+def _cell(cell_class: type, *states: int, **options: Any) -> LayerCase:
     return LayerCase(
         lambda rate, **kwargs: cell_class(
-            U, dropout=rate, recurrent_dropout=rate, seed=1, **kwargs
+            U, dropout=rate, recurrent_dropout=rate, seed=1, **options, **kwargs
         ),
-        [(B, D), [(B, U)] * states],
+        [(B, D), [(B, width) for width in states]],
         dropout=True,
     )
 
 
-def _recurrent(layer_class: type) -> LayerCase:
+def _recurrent(layer_class: type, **options: Any) -> LayerCase:
     return LayerCase(
         lambda rate, **kwargs: layer_class(
             U,
@@ -106,12 +106,39 @@ def _recurrent(layer_class: type) -> LayerCase:
             seed=1,
             return_sequences=True,
             return_state=True,
+            **options,
             **kwargs,
         ),
         [(B, T, D)],
         masks={0: "mask"},
         dropout=True,
         causal=True,
+    )
+
+
+def _linear(layer_class: type, width: int, **options: Any) -> LayerCase:
+    return LayerCase(
+        lambda rate, **kwargs: layer_class(
+            U,
+            dropout=rate,
+            seed=1,
+            return_sequences=True,
+            return_state=True,
+            **options,
+            **kwargs,
+        ),
+        [(B, T, width)],
+        masks={0: "mask"},
+        dropout=True,
+        causal=True,
+    )
+
+
+def _linear_cell(cell_class: type, width: int, **options: Any) -> LayerCase:
+    return LayerCase(
+        lambda rate, **kwargs: cell_class(U, dropout=rate, seed=1, **options, **kwargs),
+        [(B, width), [(B, U)]],
+        dropout=True,
     )
 
 
@@ -124,6 +151,24 @@ def _stack(rate: float, dtype: Any = None, **kwargs: Any) -> keras.Layer:
     ]
     stack = keras.layers.StackedRNNCells(cells, dtype=dtype)
     return layers.RNN(stack, return_sequences=True, dtype=dtype, **kwargs)
+
+
+def _zoneout_cell(rate: float, dtype: Any = None, **kwargs: Any) -> keras.Layer:
+    cell = layers.LSTMCell(U, dropout=rate, seed=1, dtype=dtype)
+    # zoneout at inference depends on its rate, which no dropout does
+    return layers.ZoneoutCell(cell, 0.0, dtype=dtype, **kwargs)
+
+
+def _residual_cell(rate: float, dtype: Any = None, **kwargs: Any) -> keras.Layer:
+    cell = layers.GRUCell(U, dropout=rate, seed=1, dtype=dtype)
+    return layers.ResidualCell(cell, dtype=dtype, **kwargs)
+
+
+def _residual(rate: float, dtype: Any = None, **kwargs: Any) -> keras.Layer:
+    layer = layers.LSTM(
+        D, return_sequences=True, return_state=True, dropout=rate, seed=1, dtype=dtype
+    )
+    return layers.Residual(layer, dtype=dtype, **kwargs)
 
 
 def _attention(make: Callable[..., keras.Layer]) -> LayerCase:
@@ -177,17 +222,36 @@ LAYER_CASES: dict[type, LayerCase] = {
         lambda rate, **kwargs: layers.Embedding(11, U, **kwargs), [(B, T)], ids=11
     ),
     layers.GRU: _recurrent(layers.GRU),
-    layers.GRUCell: _cell(layers.GRUCell, 1),
+    layers.GRUCell: _cell(layers.GRUCell, U),
     layers.LSTM: _recurrent(layers.LSTM),
-    layers.LSTMCell: _cell(layers.LSTMCell, 2),
+    layers.LSTMCell: _cell(layers.LSTMCell, U, U),
+    layers.LayerNormGRU: _recurrent(layers.LayerNormGRU),
+    layers.LayerNormGRUCell: _cell(layers.LayerNormGRUCell, U),
+    layers.LayerNormLSTM: _recurrent(layers.LayerNormLSTM),
+    layers.LayerNormLSTMCell: _cell(layers.LayerNormLSTMCell, U, U),
     layers.LuongAttention: _attention(
         lambda **kw: layers.LuongAttention(scaled=True, **kw)
     ),
+    layers.MinGRU: _linear(layers.MinGRU, D),
+    layers.MinGRUCell: _linear_cell(layers.MinGRUCell, D),
+    layers.PeepholeLSTM: _recurrent(layers.PeepholeLSTM),
+    layers.PeepholeLSTMCell: _cell(layers.PeepholeLSTMCell, U, U),
+    layers.ProjectedLSTM: _recurrent(layers.ProjectedLSTM, proj_units=3),
+    layers.ProjectedLSTMCell: _cell(layers.ProjectedLSTMCell, 3, U, proj_units=3),
+    layers.Residual: LayerCase(
+        _residual, [(B, T, D)], masks={0: "mask"}, dropout=True, causal=True
+    ),
+    layers.ResidualCell: LayerCase(_residual_cell, [(B, U), [(B, U)]], dropout=True),
     layers.RNN: LayerCase(
         _stack, [(B, T, D)], masks={0: "mask"}, dropout=True, causal=True
     ),
+    layers.RGLRU: _linear(layers.RGLRU, U, num_heads=2),
+    layers.RGLRUCell: _linear_cell(layers.RGLRUCell, U, num_heads=2),
     layers.SimpleRNN: _recurrent(layers.SimpleRNN),
-    layers.SimpleRNNCell: _cell(layers.SimpleRNNCell, 1),
+    layers.SimpleRNNCell: _cell(layers.SimpleRNNCell, U),
+    layers.ZoneoutCell: LayerCase(
+        _zoneout_cell, [(B, D), [(B, U), (B, U)]], dropout=True
+    ),
 }
 
 

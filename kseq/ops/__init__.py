@@ -7,6 +7,7 @@ layout is `(B, T, H, K)`; masks are boolean, True for what is real or allowed.
 """
 
 from kseq.ops.attention_scores import additive_scores, dot_scores
+from kseq.ops.linear_recurrence import linear_recurrence
 from kseq.ops.masked_softmax import masked_softmax
 from kseq.ops.masks import check_mask_shape, combine_masks, zero_padding
 from kseq.ops.segments import segment_starts, started
@@ -16,6 +17,7 @@ __all__ = [
     "check_mask_shape",
     "combine_masks",
     "dot_scores",
+    "linear_recurrence",
     "masked_softmax",
     "segment_starts",
     "started",

@@ -18,8 +18,9 @@ def segment_starts(segment_ids: Tensor, go_backwards: bool = False) -> Tensor:
 
     Example:
 
-    >>> kseq.ops.segment_starts([[1, 1, 2, 2, 2, 0]]).numpy().astype(int)
-    array([[1, 0, 1, 0, 0, 1]])
+    >>> starts = kseq.ops.segment_starts([[1, 1, 2, 2, 2, 0]])
+    >>> keras.ops.convert_to_numpy(starts).astype(int).tolist()
+    [[1, 0, 1, 0, 0, 1]]
     """
     ids = ops.convert_to_tensor(segment_ids)
     change = ops.not_equal(ids[:, 1:], ids[:, :-1])

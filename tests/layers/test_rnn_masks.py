@@ -6,13 +6,10 @@ import pytest
 from helpers import (
     assert_close,
     assert_same,
-    cotangent,
-    gradients,
     set_weights_by_seed,
     to_numpy,
 )
 from reference import cells
-from reference.differences import numeric_gradients
 
 import kseq
 
@@ -45,56 +42,6 @@ def data(layer_class, seed=1):
     count = 2 if layer_class is kseq.layers.LSTM else 1
     x = rng.normal(size=(B, T, D)).astype("float32")
     return x, [rng.normal(size=(B, U)).astype("float32") for _ in range(count)]
-
-
-@pytest.mark.parametrize("go_backwards", [False, True], ids=["forward", "backward"])
-@kinds
-def test_outputs_states_and_gradients(layer_class, go_backwards):
-    """Of inputs, first states and weights, by central differences, compiled."""
-    layer, weights = make(layer_class, go_backwards=go_backwards)
-    x, states = data(layer_class)
-
-    def reference(x, *rest):
-        states, weights = rest[: len(rest) - 3], rest[-3:]
-        outputs, _, last = cells.run(
-            STEPS[layer_class], weights, x, states, MASK, go_backwards
-        )
-        return [outputs[:, ::-1] if go_backwards else outputs, *last]
-
-    def loss(*args):
-        return sum((y * cotangent(y, i)).sum() for i, y in enumerate(reference(*args)))
-
-    want = numeric_gradients(loss, [x, *states, *weights])
-    outputs, d_inputs, d_weights = gradients(
-        lambda x, *states: layer(x, initial_state=list(states), mask=MASK),
-        [x, *states], layer.trainable_variables, mode="compiled",
-    )  # fmt: skip
-    assert_close("outputs", outputs, reference(x, *states, *weights))
-    assert_close("gradients", d_inputs + d_weights, want, gradient=True)
-
-
-@pytest.mark.parametrize("go_backwards", [False, True], ids=["forward", "backward"])
-def test_zero_output_for_mask(go_backwards):
-    layer, weights = make(
-        kseq.layers.GRU, zero_output_for_mask=True, go_backwards=go_backwards
-    )
-    x, states = data(kseq.layers.GRU)
-    want, _, last = cells.run(
-        cells.gru_step, weights, x, states, MASK, go_backwards, zero_output=True
-    )
-    outputs, *got = layer(x, initial_state=states, mask=MASK)
-    assert_close("outputs", outputs, want[:, ::-1] if go_backwards else want)
-    assert_close("states", got, last)
-
-
-def test_the_last_output_is_that_of_the_last_real_step():
-    layer = kseq.layers.GRU(U, zero_output_for_mask=True)
-    layer.build((B, T, D))
-    weights = set_weights_by_seed(layer, 0)
-    x, states = data(kseq.layers.GRU)
-    _, want, _ = cells.run(cells.gru_step, weights, x, states, MASK)
-    assert_close("output", layer(x, initial_state=states, mask=MASK), want)
-    assert not want[4].any()  # a row of padding gives zeros, whatever its state
 
 
 def test_right_padding_agrees_with_the_shorter_sequence():

@@ -86,7 +86,7 @@ class RecurrentCell(keras.layers.Layer):
             constraint=self.kernel_constraint,
         )
         self.recurrent_kernel = self.add_weight(
-            shape=(self.units, columns),
+            shape=(self.output_size, columns),
             name="recurrent_kernel",
             initializer=self._initial_recurrent_kernel,
             regularizer=self.recurrent_regularizer,
@@ -150,7 +150,7 @@ class RecurrentCell(keras.layers.Layer):
         """Dropout mask of the previous output, `(B, U)`, or None without one."""
         if not (training and self.recurrent_dropout):
             return None
-        ones = ops.ones((batch_size, self.units), dtype=self.compute_dtype)
+        ones = ops.ones((batch_size, self.output_size), dtype=self.compute_dtype)
         return dropout(ones, self.recurrent_dropout, self.seed_generator)
 
     def step(

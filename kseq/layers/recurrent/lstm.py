@@ -25,6 +25,8 @@ class LSTM(CellLayer):
             before; needs a static batch size. Defaults to `False`.
         zero_output_for_mask: bool. True returns zeros at masked steps. Defaults to
             `False`.
+        trainable_initial_state: bool. True trains the first states. Defaults to
+            `False`.
         **kwargs: every argument of `kseq.layers.LSTMCell`.
 
     Call arguments:
@@ -32,6 +34,7 @@ class LSTM(CellLayer):
         initial_state: list of the states, each `(B, U)`. None means zeros.
         mask: bool `(B, T)`. True is a real step. Filled from the Keras mask.
         training: bool. True applies dropout.
+        reset_mask: bool `(B, T)`. True is a step that starts from the initial states.
 
     Returns:
         `(B, T, U)` with `return_sequences`, else `(B, U)`; with `return_state`, a

@@ -1,0 +1,138 @@
+"""What the cells that train in parallel over time share."""
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from kseq._checks import message
+from kseq._typing import Shape, Tensor
+from kseq.layers.recurrent.cell import RecurrentCell
+from kseq.ops.linear_recurrence import linear_recurrence
+
+_OF_THE_RECURRENT_KERNEL = (
+    "activation",
+    "recurrent_constraint",
+    "recurrent_dropout",
+    "recurrent_initializer",
+    "recurrent_regularizer",
+)
+
+
+class LinearCell(RecurrentCell):
+    """Base of the cells with h_t = a_t * h_{t-1} + b_t, elementwise.
+
+    a_t and b_t depend on the inputs alone, so that a whole sequence runs at once,
+    in parallel over time (`kseq.ops.linear_recurrence`). A subclass computes them in
+    `coefficients`, from a `kernel` and a `bias` with two gates of `units` columns.
+    There is no `recurrent_kernel`, and what belongs to one is no argument.
+    """
+
+    num_gates = 2
+
+    def __init__(self, units: int, **kwargs: Any) -> None:
+        for key in _OF_THE_RECURRENT_KERNEL:
+            if key in kwargs:
+                raise TypeError(
+                    message(
+                        f"`{key}` is no argument of kseq.layers.{type(self).__name__}, "
+                        "which has no recurrent kernel.",
+                        **{key: kwargs[key]},
+                    )
+                )
+        super().__init__(units, **kwargs)
+
+    def build(self, input_shape: Shape) -> None:
+        width = input_shape[-1]
+        if width is None:
+            raise ValueError(
+                message(
+                    "The last axis of the inputs must be known.",
+                    input_shape=tuple(input_shape),
+                )
+            )
+        self.kernel = self.add_weight(
+            shape=(self.kernel_rows(width), self.num_gates * self.units),
+            name="kernel",
+            initializer=self.kernel_initializer,
+            regularizer=self.kernel_regularizer,
+            constraint=self.kernel_constraint,
+        )
+        self.bias = None
+        if self.use_bias:
+            self.bias = self.add_weight(
+                shape=self.bias_shape(),
+                name="bias",
+                initializer=self.initial_bias,
+                regularizer=self.bias_regularizer,
+                constraint=self.bias_constraint,
+            )
+
+    def kernel_rows(self, width: int) -> int:
+        """How many of the `width` inputs a column of the kernel sees."""
+        return width
+
+    @property
+    def step_variables(self) -> list[keras.Variable]:
+        """See `RecurrentCell.step_variables`."""
+        return []
+
+    def gates_of(self, projected: list[Tensor]) -> list[Tensor]:
+        """The two parts of `x W + b` in at least float32, of those of `x W`."""
+        if self.bias is not None:
+            biases = ops.split(self.in_step(self.bias), 2)
+            projected = [x + b for x, b in zip(projected, biases, strict=True)]
+        dtype = keras.backend.result_type(self.compute_dtype, "float32")
+        return [ops.cast(x, dtype) for x in projected]
+
+    def coefficients(
+        self, inputs: Tensor, starts: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """The a and b of one step or a sequence, in at least float32.
+
+        `starts` is bool, one value a step, True where h_{t-1} will not count, or
+        None.
+        """
+        raise NotImplementedError(
+            f"{type(self).__name__} must implement `coefficients`."
+        )
+
+    def project(self, inputs: Tensor, training: bool = False) -> Tensor:
+        """The a and b side by side, `(B, 2U)` or `(B, T, 2U)`."""
+        parts = self.coefficients(self.drop_inputs(inputs, training))
+        return ops.concatenate(parts, axis=-1)
+
+    def step(
+        self, projected: Tensor, states: list[Tensor], recurrent_mask: Tensor | None
+    ) -> list[Tensor]:
+        """See `RecurrentCell.step`."""
+        (h,) = states
+        a, b = ops.split(projected, 2, axis=-1)
+        return [ops.cast(a * ops.cast(h, a.dtype) + b, h.dtype)]
+
+    def run(
+        self,
+        inputs: Tensor,
+        states: list[Tensor],
+        *,
+        mask: Tensor | None = None,
+        reset_mask: Tensor | None = None,
+        reverse: bool = False,
+        training: bool = False,
+    ) -> tuple[Tensor, list[Tensor]]:
+        """See `RecurrentCell.run`."""
+        (state,) = states
+        real, starts = (m if m is None else m[..., None] for m in (mask, reset_mask))
+        a, b = self.coefficients(self.drop_inputs(inputs, training), starts)
+        if real is not None:
+            a = ops.where(real, a, ops.ones_like(a))
+            b = ops.where(real, b, ops.zeros_like(b))
+        if starts is not None:
+            a = ops.where(starts, ops.zeros_like(a), a)
+        h = linear_recurrence(a, b, state, reverse=reverse)
+        h = ops.cast(h, state.dtype)
+        return h, [h[:, 0 if reverse else -1]]
+
+    def get_config(self) -> dict[str, Any]:
+        config = super().get_config()
+        return {k: v for k, v in config.items() if k not in _OF_THE_RECURRENT_KERNEL}
