@@ -7,7 +7,7 @@ PYTHON ?= $(shell for python in python3.11 python3; do \
 VENV := .venv
 BIN := $(VENV)/bin
 LOGDIR ?= logs
-# arguments for the demo (make demo ARGS="--cell lstm") or for pytest
+# arguments for the demo (make demo ARGS="--cell lstm"), pytest or bench-recurrence
 ARGS ?=
 PYTEST = $(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
@@ -15,11 +15,11 @@ PYTEST = $(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help demo tensorboard test test-all check bench clean
+.PHONY: help demo tensorboard test test-all check bench bench-recurrence clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) \
-		| awk -F ':.*## ' '{printf "make %-12s %s\n", $$1, $$2}'
+		| awk -F ':.*## ' '{printf "make %-17s%s\n", $$1, $$2}'
 
 demo: $(VENV)/demo-installed ## Train a model that pronounces English words (5 minutes)
 	KERAS_BACKEND=tensorflow $(BIN)/python examples/train_g2p.py $(ARGS)
@@ -43,6 +43,10 @@ check: $(VENV)/dev-installed ## Check format, lint and types
 bench: $(VENV)/dev-installed ## Time kseq against its peers, on a quiet machine
 	for file in tests/benchmarks/bench_*.py; do \
 		KERAS_BACKEND=tensorflow $(BIN)/python $$file || exit 1; done
+
+bench-recurrence: $(VENV)/dev-installed ## Time the recurrent layers on TensorFlow, then on JAX
+	KERAS_BACKEND=tensorflow $(BIN)/python tests/benchmarks/bench_recurrence.py $(ARGS)
+	KERAS_BACKEND=jax $(BIN)/python tests/benchmarks/bench_recurrence.py $(ARGS)
 
 clean: ## Remove .venv and the caches; logs stay
 	rm -rf $(VENV) build *.egg-info .mypy_cache .pytest_cache .ruff_cache

@@ -1,0 +1,321 @@
+"""LSTM, GRU and SimpleRNN of kseq against those of Keras and torch.
+
+Medians in ms of alternating runs, all peers in one process, compiled before. What is
+timed is compared first: outputs and weight gradients must equal those of the Keras
+twin with the same weights; `error` is the worst, relative to the largest entry.
+`floor` is what the products alone take at the speed of a large one. `noise` is the
+worst median / fastest run of a row: above 1.2 the machine was not quiet, run it again.
+`make bench-recurrence` runs all sections on TensorFlow, then on JAX. torch is a peer
+where it is installed.
+"""
+
+import argparse
+import importlib.metadata
+import logging
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import time
+from itertools import chain
+from pathlib import Path
+
+import keras
+import numpy as np
+from keras import ops
+from recurrence_peers import (
+    GATES,
+    Case,
+    check_equal,
+    check_peers,
+    layer_peer,
+    make_peer,
+    peer_names,
+)
+
+import kseq
+
+SIZES = [(32, 128, 128, 256), (64, 50, 256, 512), (8, 1000, 64, 128)]
+MEMORY_TIMES = [128, 512, 2048]
+# seconds before each run: torch's threads go on spinning, at the cost of the next peer
+PAUSE = 0.03
+GOALS = {
+    "forward, keras / kseq": ">= 1.7",
+    "forward, kseq / torch": "<= 1.25",
+    "masked / no mask": "<= 1.15",
+    "dropout / none": "<= 1.25",
+    "kseq, seconds": "<= 5",
+    "MiB, kseq / faster keras": "<= 1",
+    "MiB of kseq, T = 2048 / T = 512": "<= 4.4",
+    "LSTM / MinGRU": ">= 5",
+}
+
+
+def headed(name):
+    """A column's name, with its goal if there is one."""
+    return f"{name} {GOALS.get(name, '')}".strip()
+
+
+def judged(value, name):
+    """A ratio, and whether it meets its goal if there is one."""
+    if name not in GOALS:
+        return f"{value:.2f}"
+    sign, bound = GOALS[name].split()
+    met = value >= float(bound) if sign == ">=" else value <= float(bound)
+    return f"{value:.2f} {'met' if met else 'NOT met'}"
+
+
+def print_table(title, columns, rows):
+    """Prints each row when it is known."""
+    print(f"\n{title}")
+    widths = [28, *(max(13 if "=" in name else 9, len(name)) for name in columns)]
+    for row in chain([["", *columns]], rows):
+        cells = [f"{v:.1f}" if isinstance(v, float) else str(v) for v in row]
+        print(cells[0].ljust(widths[0]), end="")
+        print(*(c.rjust(w) for c, w in zip(cells[1:], widths[1:])), flush=True)
+
+
+def medians(functions, rounds):
+    """Median ms of each function, which take turns, and the noise: see above."""
+    times = {name: [] for name in functions}
+    for _ in range(rounds):
+        for name, run in functions.items():
+            time.sleep(PAUSE)
+            start = time.perf_counter()
+            run()
+            times[name].append(time.perf_counter() - start)
+    found = {name: statistics.median(values) for name, values in times.items()}
+    noise = max(found[name] / min(times[name]) for name in times)
+    return {name: 1e3 * seconds for name, seconds in found.items()}, f"{noise:.2f}"
+
+
+def best_keras(found):
+    return min(found[name] for name in ("keras", "keras jit") if name in found)
+
+
+def compare(title, training, ratios, options):
+    """All peers; `ratios` are the names of Keras's time to ours and ours to torch's."""
+    names = peer_names()
+
+    def rows():
+        for case in options.cases:
+            peers = {name: make_peer(name, case) for name in names}
+            error = check_peers(case, peers)
+            runs = {n: p.step if training else p.forward for n, p in peers.items()}
+            found, noise = medians(runs, options.rounds)
+            floor = 1e3 * case.gflop(training) / options.gflops
+            quotients = [best_keras(found) / found["kseq"]]
+            if "torch" in found:
+                quotients.append(found["kseq"] / found["torch"])
+            shown = map(judged, quotients, ratios)
+            yield case, floor, *found.values(), *shown, noise, f"{error:.0e}"
+
+    shown = map(headed, ratios[: 1 + ("torch" in names)])
+    print_table(title, ["floor", *names, *shown, "noise", "error"], rows())
+
+
+def step(options):
+    """Forward and the gradient of all weights."""
+    compare("Training step, ms", True, ["keras / kseq", "kseq / torch"], options)
+
+
+def forward(options):
+    """Forward only."""
+    ratios = ["forward, keras / kseq", "forward, kseq / torch"]
+    compare("Forward only, ms", False, ratios, options)
+
+
+def masked(options):
+    """A training step on rows of random lengths, against one without a mask."""
+
+    def rows():
+        for case in options.cases:
+            tensors = {"mask": case.mask()}
+            peers = {n: make_peer(n, case, tensors) for n in ("kseq", "keras")}
+            error = check_peers(case, peers)
+            plain = make_peer("kseq", case)
+            plain.step()
+            functions = {"masked": peers["kseq"].step, "plain": plain.step}
+            found, noise = medians(functions, options.rounds)
+            ratio = judged(found["masked"] / found["plain"], "masked / no mask")
+            yield case, *found.values(), ratio, noise, f"{error:.0e}"
+
+    columns = ["masked", "no mask", headed("masked / no mask"), "noise", "error"]
+    print_table("Masked training step of kseq, ms", columns, rows())
+
+
+def dropout(options):
+    """A training step with `recurrent_dropout=0.1`, against one without."""
+
+    def rows():
+        for case in options.cases:
+            # what is dropped differs from Keras, so the layers are compared without
+            both = {
+                name: make_peer(name, case, recurrent_dropout=0.1, training=False)
+                for name in ("kseq", "keras")
+            }
+            error = check_peers(case, both)
+            plain = make_peer("kseq", case, training=True)
+            dropped = make_peer("kseq", case, recurrent_dropout=0.1, training=True)
+            outputs = [np.asarray(p.forward())[:, 1:] for p in (plain, dropped)]
+            if np.mean(outputs[0] != outputs[1]) < 0.9:
+                raise SystemExit(f"{case}: nothing is dropped: not timed")
+            for peer in plain, dropped:
+                peer.step()
+            functions = {"dropout": dropped.step, "plain": plain.step}
+            found, noise = medians(functions, options.rounds)
+            ratio = judged(found["dropout"] / found["plain"], "dropout / none")
+            yield case, *found.values(), ratio, noise, f"{error:.0e}"
+
+    columns = ["dropout 0.1", "none", headed("dropout / none"), "noise", "error"]
+    print_table("Recurrent dropout in kseq, ms a training step", columns, rows())
+
+
+def compile_time(options):
+    """The first training step at T = 1000, in seconds."""
+    names = [name for name in peer_names() if name != "torch"]
+
+    def rows():
+        for case in options.cases:
+            seconds, gradients = {}, {}
+            for name in names:
+                peer = make_peer(name, case)
+                start = time.perf_counter()
+                gradients[name] = peer.gradients(peer.step())
+                seconds[name] = time.perf_counter() - start
+            for got, want in zip(gradients["kseq"], gradients["keras"]):
+                check_equal(f"{case}, gradient", got, want)
+            others = (seconds[name] for name in names[1:])
+            yield case, judged(seconds["kseq"], "kseq, seconds"), *others
+
+    columns = [headed("kseq, seconds"), *names[1:]]
+    print_table("First training step, seconds", columns, rows())
+
+
+def memory(options):
+    """Peak memory of a training step as T grows; sizes 1, 2, 3: T = 128, 512, 2048."""
+    script = Path(__file__).with_name("recurrence_memory.py")
+    names = [name for name in peer_names() if name != "torch"]
+    lengths = [MEMORY_TIMES[size - 1] for size in options.size or (1, 2, 3)]
+    ours = {}
+
+    def measure(name, length):
+        command = [sys.executable, str(script), name, str(length)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise SystemExit(done.stderr)
+        return map(float, done.stdout.split())
+
+    def rows():
+        for length in lengths:
+            measured = (measure(name, length) for name in names)
+            mib, ms = (dict(zip(names, found)) for found in zip(*measured))
+            ours[length] = mib["kseq"]
+            share = mib["kseq"] / mib[min(names[1:], key=ms.get)]
+            ratio = judged(share, "MiB, kseq / faster keras")
+            yield f"T = {length}", *mib.values(), *ms.values(), ratio
+
+    columns = [f"{name} {unit}" for unit in ("MiB", "ms") for name in names]
+    columns.append(headed("MiB, kseq / faster keras"))
+    print_table("Peak of a training step, LSTM 32xTx128->256", columns, rows())
+    if {512, 2048} <= set(ours):
+        name = "MiB of kseq, T = 2048 / T = 512"
+        print(headed(name), "=", judged(ours[2048] / ours[512], name))
+
+
+def mingru(options):
+    """`MinGRU` against `LSTM` at T = 4096, a training step."""
+
+    def rows():
+        case = Case("LSTM", 8, 4096, 64, 128)
+        check_peers(case, {name: make_peer(name, case) for name in ("kseq", "keras")})
+        x, factors, _ = case.arrays()
+        layer = kseq.layers.MinGRU(case.units, return_sequences=True)
+        layer.build(x.shape)
+        minimal = layer_peer(layer, x, factors)
+        # the scan is parallel: a prefix alone must give the same, step for step
+        prefix = layer_peer(layer, x[:, :67], factors[:, :67]).forward()
+        error = check_equal("MinGRU", np.asarray(minimal.forward())[:, :67], prefix)
+        lstm = make_peer("kseq", case)
+        functions = {"MinGRU": minimal.step, "LSTM": lstm.step}
+        for run in functions.values():
+            run()
+        found, noise = medians(functions, options.rounds)
+        ratio = judged(found["LSTM"] / found["MinGRU"], "LSTM / MinGRU")
+        yield str(case)[5:], *found.values(), ratio, noise, f"{error:.0e}"
+
+    columns = ["MinGRU", "LSTM", headed("LSTM / MinGRU"), "noise", "error"]
+    print_table("MinGRU and LSTM of kseq, ms a training step", columns, rows())
+
+
+# name, function, cells and sizes (from 1) that it runs unless told otherwise
+SECTIONS = {
+    "step": (step, list(GATES), [1, 2, 3]),
+    "forward": (forward, list(GATES), [1, 2, 3]),
+    "masked": (masked, ["LSTM", "GRU"], [1]),
+    "dropout": (dropout, ["LSTM", "GRU"], [1]),
+    "compile": (compile_time, list(GATES), [3]),
+    "memory": (memory, [], []),
+    "mingru": (mingru, [], []),
+}
+
+
+def gflops():
+    """Speed of a product of two 2048 x 2048 matrices."""
+    matrix = ops.ones((2048, 2048))
+    run = {"product": lambda: np.asarray(ops.matmul(matrix, matrix))[0, 0]}
+    found, _ = medians(run, 7)
+    return 2 * 2048**3 / 1e6 / found["product"]
+
+
+def print_machine(measured):
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
+    models = [line.split(":")[1].strip() for line in lines if "model name" in line]
+    model = models[0] if models else platform.processor()
+    versions = []
+    for package in ("keras", keras.backend.backend(), "torch", "numpy"):
+        try:
+            versions.append(f"{package} {importlib.metadata.version(package)}")
+        except importlib.metadata.PackageNotFoundError:
+            versions.append(f"no {package}: it is no peer here")
+    print(f"{model}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
+    print(*versions, f"backend {keras.backend.backend()}", sep=", ")
+    print(f"a product of 2048 x 2048 x 2048 in float32: {measured:.0f} GFLOP/s")
+
+
+def parse_arguments():
+    described = (f"  {name:8} {f.__doc__}" for name, (f, _, _) in SECTIONS.items())
+    sizes = (f"  {i} {Case('', *s)}" for i, s in enumerate(SIZES, 1))
+    parser = argparse.ArgumentParser(
+        description=__doc__,
+        epilog="\n".join(["sections:", *described, "sizes (B x T x D->U):", *sizes]),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    several = {"action": "append", "default": None}
+    parser.add_argument("--section", choices=SECTIONS, help="default: all", **several)
+    parser.add_argument("--cell", choices=GATES, **several)
+    parser.add_argument("--size", type=int, choices=[1, 2, 3], **several)
+    parser.add_argument("--rounds", type=int, default=11, help="default: 11")
+    return parser.parse_args()
+
+
+def main():
+    options = parse_arguments()
+    # each peer is a function of its own, of which TensorFlow would warn
+    logging.getLogger("tensorflow").setLevel("ERROR")
+    options.gflops = gflops()
+    print_machine(options.gflops)
+    for name in options.section or SECTIONS:
+        run, cells, sizes = SECTIONS[name]
+        options.cases = [
+            Case(kind, *SIZES[size - 1])
+            for kind in options.cell or cells
+            for size in options.size or sizes
+        ]
+        run(options)
+
+
+if __name__ == "__main__":
+    main()
