@@ -4,6 +4,7 @@ The only folder that names a backend: one file per primitive, each with a
 TensorFlow half and a JAX half behind one signature.
 """
 
+from kseq.backend.chains import parallel_chains
 from kseq.backend.compiled import compiled
 from kseq.backend.concrete import is_concrete
 from kseq.backend.custom_gradient import custom_gradient
@@ -21,6 +22,7 @@ __all__ = [
     "filled",
     "is_concrete",
     "loop",
+    "parallel_chains",
     "scan",
     "stacked",
     "sum_over_replicas",

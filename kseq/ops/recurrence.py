@@ -10,8 +10,8 @@ from kseq.backend import Buffer, custom_gradient, empty, filled, loop, stacked
 from kseq.ops.gates import Gates
 
 
-class RecurrenceInputs(NamedTuple):
-    """What a recurrence runs over.
+class Lane(NamedTuple):
+    """What one recurrence runs over.
 
     Attributes:
         projected: list of `(T, B, n)`, the slots that the inputs fill: x W.
@@ -26,15 +26,15 @@ class RecurrenceInputs(NamedTuple):
     projected: list[Tensor]
     states: list[Tensor]
     kernel: Tensor
-    bias: Tensor | None
+    bias: Tensor | None = None
     recurrent_mask: Tensor | None = None
     mask: Tensor | None = None
     reset_mask: Tensor | None = None
 
 
 def recurrence(
-    gates: Gates, inputs: RecurrenceInputs, *, reverse: bool = False
-) -> tuple[Tensor, list[Tensor]]:
+    gates: Gates, lanes: list[Lane], *, reverse: bool = False
+) -> list[tuple[Tensor, list[Tensor]]]:
     """Runs `gates` over time: only `h U` and elementwise work are in the loop.
 
         kept_t, states_t = gates.step(x_t W, (m * h_{t-1}) U + b, states_{t-1})
@@ -43,26 +43,51 @@ def recurrence(
     gradient d_t of `(m * h_{t-1}) U + b`. The weights stay out of it:
     dU = sum_t (m * h_{t-1})^T d_t is one product over all steps, and db one sum.
 
+    The lanes do not depend on each other and share the loop, so that a processor
+    with more than one core works on all of them at a time.
+
     Args:
         gates: the elementwise part of the cell.
-        inputs: the tensors, as `RecurrenceInputs` says.
+        lanes: the tensors, as `Lane` says; T is the same for all.
         reverse: bool. True runs from the last step to the first.
 
     Returns:
-        h of every step, `(T, B, U)`, and the last states.
+        For each lane h of every step, `(T, B, U)`, and the last states.
     """
     run = custom_gradient(
         partial(_forward, gates, reverse), partial(_backward, gates, reverse)
     )
-    return run(inputs)
+    return run(lanes)
 
 
-def _forward(gates: Gates, reverse: bool, inputs: RecurrenceInputs) -> tuple[Any, Any]:
-    length = ops.shape(inputs.projected[0])[0]
-    mask, reset_mask = _rows(inputs.mask), _rows(inputs.reset_mask)
-    given = len(inputs.projected)
+def _forward(gates: Gates, reverse: bool, lanes: list[Lane]) -> tuple[Any, Any]:
+    length = ops.shape(lanes[0].projected[0])[0]
+    steps = [_forward_step(gates, reverse, length, lane) for lane in lanes]
+    init = [
+        [
+            lane.states,
+            empty(length, lane.states[0]),
+            [empty(length, state) for state in lane.states[1:]],
+            [filled(slot) for slot in lane.projected]
+            + [empty(length, lane.states[0])] * gates.extra_slots,
+        ]
+        for lane in lanes
+    ]
+    results, residuals = [], []
+    for lane, run in zip(lanes, _side_by_side(length, steps, init), strict=True):
+        last, outputs, before, slots = run
+        outputs = stacked(outputs, length)
+        before = [stacked(buffer, length) for buffer in before]
+        slots = [stacked(buffer, length) for buffer in slots]
+        results.append((outputs, last))
+        residuals.append((lane, outputs, before, slots))
+    return results, residuals
 
-    def body(
+
+def _forward_step(gates: Gates, reverse: bool, length: Tensor, lane: Lane) -> Any:
+    mask, reset_mask = _rows(lane.mask), _rows(lane.reset_mask)
+
+    def step(
         k: Tensor,
         states: list[Tensor],
         outputs: Buffer,
@@ -73,50 +98,61 @@ def _forward(gates: Gates, reverse: bool, inputs: RecurrenceInputs) -> tuple[Any
         if reset_mask is not None:
             states = _cleared(reset_mask.read(t), states)
         before = _write(before, t, states[1:])
-        h = _dropped(states[0], inputs.recurrent_mask)
-        recurrent = ops.matmul(h, inputs.kernel)
-        if inputs.bias is not None:
-            recurrent = recurrent + inputs.bias
-        kept, new = gates.step([s.read(t) for s in slots[:given]], recurrent, states)
+        recurrent = ops.matmul(_dropped(states[0], lane.recurrent_mask), lane.kernel)
+        if lane.bias is not None:
+            recurrent = recurrent + lane.bias
+        inputs = [slot.read(t) for slot in slots[: len(lane.projected)]]
+        kept, new = gates.step(inputs, recurrent, states)
         if mask is not None:
             new = _where(mask.read(t), new, states)
         return [new, outputs.write(t, new[0]), before, _write(slots, t, kept)]
 
-    states = inputs.states
-    last, outputs, before, slots = loop(
-        length,
-        body,
-        [
-            states,
-            empty(length, states[0]),
-            [empty(length, state) for state in states[1:]],
-            [filled(slot) for slot in inputs.projected]
-            + [empty(length, states[0])] * gates.extra_slots,
-        ],
-    )
-    outputs = stacked(outputs, length)
-    before = [stacked(buffer, length) for buffer in before]
-    slots = [stacked(buffer, length) for buffer in slots]
-    return (outputs, last), (inputs, outputs, before, slots)
+    return step
 
 
-def _backward(
-    gates: Gates, reverse: bool, residuals: Any, upstream: Any
-) -> RecurrenceInputs:
-    inputs, outputs, before, slots = residuals
-    d_outputs, d_last = upstream
-    length = ops.shape(outputs)[0]
-    mask, reset_mask = _rows(inputs.mask), _rows(inputs.reset_mask)
-    transposed = ops.transpose(inputs.kernel)
-    first = inputs.states[0][None]
-    h = [outputs[1:], first] if reverse else [first, outputs[:-1]]
-    h = ops.concatenate(h, axis=0)  # before each step
-    if inputs.reset_mask is not None:
-        (h,) = _cleared(inputs.reset_mask[..., None], [h])
-    before = [filled(values) for values in (h, *before)]
-    d_outputs = filled(d_outputs)
+def _backward(gates: Gates, reverse: bool, residuals: Any, upstream: Any) -> list[Lane]:
+    length = ops.shape(residuals[0][1])[0]
+    last = 0 if reverse else length - 1
+    steps, init, hs = [], [], []
+    for (lane, outputs, before, slots), (d_outputs, d_last) in zip(
+        residuals, upstream, strict=True
+    ):
+        h = _before(outputs, lane.states[0], reverse)
+        if lane.reset_mask is not None:
+            (h,) = _cleared(lane.reset_mask[..., None], [h])
+        hs.append(_dropped(h, lane.recurrent_mask))
+        before = [filled(values) for values in (h, *before)]
+        slots = [filled(values) for values in slots]
+        steps.append(
+            _backward_step(gates, reverse, length, lane, before, filled(d_outputs))
+        )
+        init.append([list(d_last), [slot.read(last) for slot in slots], slots])
+    runs = _side_by_side(length, steps, init)
+    gradients = []
+    for (lane, *_), h, (d_states, _, slots) in zip(residuals, hs, runs, strict=True):
+        d_slots = [stacked(slot, length) for slot in slots]
+        d_recurrent = [_flat(d_slots[i]) for i in gates.recurrent_slots]
+        h = ops.transpose(_flat(h))
+        d_kernel = ops.concatenate([ops.matmul(h, d) for d in d_recurrent], axis=-1)
+        d_bias = ops.concatenate([ops.sum(d, axis=0) for d in d_recurrent], axis=-1)
+        d_projected = d_slots[: len(lane.projected)]
+        d_bias = None if lane.bias is None else d_bias
+        gradients.append(Lane(d_projected, d_states, d_kernel, d_bias))
+    return gradients
 
-    def body(
+
+def _backward_step(
+    gates: Gates,
+    reverse: bool,
+    length: Tensor,
+    lane: Lane,
+    before: list[Buffer],
+    d_outputs: Buffer,
+) -> Any:
+    mask, reset_mask = _rows(lane.mask), _rows(lane.reset_mask)
+    transposed = ops.transpose(lane.kernel)
+
+    def step(
         k: Tensor, d_states: list[Tensor], kept: list[Tensor], slots: list[Buffer]
     ) -> list[Any]:
         t = k if reverse else length - 1 - k
@@ -129,7 +165,7 @@ def _backward(
             d_before = _where(real, d_before, d_states)
         d_recurrent = [d_slots[i] for i in gates.recurrent_slots]
         d_h = ops.matmul(ops.concatenate(d_recurrent, axis=-1), transposed)
-        d_before[0] = d_before[0] + _dropped(d_h, inputs.recurrent_mask)
+        d_before[0] = d_before[0] + _dropped(d_h, lane.recurrent_mask)
         if reset_mask is not None:
             d_before = _cleared(reset_mask.read(t), d_before)
         slots = _write(slots, t, d_slots)
@@ -139,22 +175,22 @@ def _backward(
         following = following if reverse else length - 1 - following
         return [d_before, [slot.read(following) for slot in slots], slots]
 
-    slots = [filled(values) for values in slots]
-    last = 0 if reverse else length - 1
-    d_states, _, slots = loop(
-        length, body, [list(d_last), [slot.read(last) for slot in slots], slots]
-    )
-    d_slots = [stacked(slot, length) for slot in slots]
-    h = ops.transpose(_flat(_dropped(h, inputs.recurrent_mask)))
-    d_recurrent = [_flat(d_slots[i]) for i in gates.recurrent_slots]
-    d_kernel = ops.concatenate([ops.matmul(h, d) for d in d_recurrent], axis=-1)
-    d_bias = ops.concatenate([ops.sum(d, axis=0) for d in d_recurrent], axis=-1)
-    return RecurrenceInputs(
-        d_slots[: len(inputs.projected)],
-        d_states,
-        d_kernel,
-        None if inputs.bias is None else d_bias,
-    )
+    return step
+
+
+def _side_by_side(length: Tensor, steps: list[Any], init: list[Any]) -> list[Any]:
+    """One loop that takes a step of every lane."""
+
+    def body(k: Tensor, *states: Any) -> list[Any]:
+        return [step(k, *state) for step, state in zip(steps, states, strict=True)]
+
+    return loop(length, body, init)
+
+
+def _before(outputs: Tensor, first: Tensor, reverse: bool) -> Tensor:
+    """What stands before each step of `outputs` `(T, B, U)`, in running order."""
+    parts = [outputs[1:], first[None]] if reverse else [first[None], outputs[:-1]]
+    return ops.concatenate(parts, axis=0)
 
 
 def _rows(mask: Tensor | None) -> Buffer | None:

@@ -172,3 +172,37 @@ def test_gradients_in_eager_mode(kind, masks):
     assert_close("outputs", outputs, [want, *last])
     wanted = reference_gradients(kind, x, states, weights, masks, [False])
     assert_close("gradients", d_inputs + d_weights, wanted, gradient=True)
+
+
+@pytest.mark.parametrize("go_backwards", [False, True], ids=["forward", "backward"])
+@pytest.mark.parametrize("kind", ["simple_rnn", "gru", "lstm"])
+def test_rows_enough_for_two_chains(kind, go_backwards):
+    """As on a processor of two cores, which works on both halves at a time."""
+    cell, weights, x, states = make(kind)
+    x, *states = (np.concatenate([a, -a[:4]]) for a in (x, *states))
+    masks = {k: np.concatenate([m, ~m[:4]]) for k, m in MASKS["reset"].items()}
+    layer = layer_of(cell, RETURNS[0], go_backwards)
+    outputs, d_inputs, d_weights = gradients(
+        lambda x, *rest: layer(
+            x, initial_state=list(rest[:-2]), mask=rest[-2], reset_mask=rest[-1]
+        ),
+        [x, *states], cell.trainable_variables, mode="compiled", extras=masks.values(),
+    )  # fmt: skip
+    want, _, last = reference(kind, weights, x, states, masks, go_backwards)
+    assert_close("outputs", outputs, [want, *last])
+    wanted = reference_gradients(kind, x, states, weights, masks, [go_backwards])
+    assert_close("gradients", d_inputs + d_weights, wanted, gradient=True)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 9])
+@on_tensorflow
+def test_any_number_of_rows_in_one_program(rows):
+    import tensorflow as tf
+
+    cell, weights, _, _ = make("gru")
+    layer = kseq.layers.RNN(cell, return_sequences=True)
+    spec = [tf.TensorSpec((None, T, D), "float32")]
+    run = tf.function(layer, input_signature=spec, jit_compile=True)
+    x = np.random.default_rng(rows).normal(size=(rows, T, D)).astype("float32")
+    want, *_ = reference("gru", weights, x, [np.zeros((rows, U))], {}, False)
+    assert_close("outputs", run(x), want)

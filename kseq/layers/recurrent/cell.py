@@ -9,7 +9,8 @@ from kseq._checks import check_rate, check_size, message
 from kseq._typing import Shape, Tensor
 from kseq.backend import dropout
 from kseq.ops.gates import Gates
-from kseq.ops.recurrence import RecurrenceInputs, recurrence
+from kseq.ops.recurrence import Lane, recurrence
+from kseq.ops.row_blocks import joined, row_blocks
 
 
 class RecurrentCell(keras.layers.Layer):
@@ -195,22 +196,32 @@ class RecurrentCell(keras.layers.Layer):
         gates = self.gates
         if gates is None or self._overrides_gates():
             return None
-        inputs = ops.swapaxes(self.drop_inputs(inputs, training), 0, 1)  # (T, B, D)
-        projected, bias = self.gate_inputs(inputs)
-        outputs, states = recurrence(
-            gates,
-            RecurrenceInputs(
+        inputs = self.drop_inputs(inputs, training)
+        recurrent_mask = self.recurrent_mask(ops.shape(inputs)[0], training)
+        kernel = self.in_step(self.recurrent_kernel)
+
+        def lane(rows: slice) -> Lane:
+            def steps_first(x: Tensor | None) -> Tensor | None:
+                return None if x is None else ops.swapaxes(x[rows], 0, 1)
+
+            projected, bias = self.gate_inputs(steps_first(inputs))  # of (T, B, D)
+            return Lane(
                 projected,
-                states,
-                self.in_step(self.recurrent_kernel),
+                [state[rows] for state in states],
+                kernel,
                 bias,
-                self.recurrent_mask(ops.shape(inputs)[1], training),
-                None if mask is None else ops.swapaxes(mask, 0, 1),
-                None if reset_mask is None else ops.swapaxes(reset_mask, 0, 1),
-            ),
-            reverse=reverse,
-        )
-        return ops.swapaxes(outputs, 0, 1), states
+                None if recurrent_mask is None else recurrent_mask[rows],
+                steps_first(mask),
+                steps_first(reset_mask),
+            )
+
+        lanes = [lane(rows) for rows in row_blocks(inputs)]
+        runs = recurrence(gates, lanes, reverse=reverse)
+        outputs = [ops.swapaxes(outputs, 0, 1) for outputs, _ in runs]
+        last_states = [last for _, last in runs]
+        return joined(outputs), [
+            joined(list(blocks)) for blocks in zip(*last_states, strict=True)
+        ]
 
     def _overrides_gates(self) -> bool:
         """Whether a subclass has another step or projection than its `gates`."""
