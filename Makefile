@@ -44,7 +44,7 @@ bench: $(VENV)/dev-installed ## Time kseq against its peers, on a quiet machine
 	for file in tests/benchmarks/bench_*.py; do \
 		KERAS_BACKEND=tensorflow $(BIN)/python $$file || exit 1; done
 
-bench-recurrence: $(VENV)/dev-installed ## Time the recurrent layers on TensorFlow, then on JAX
+bench-recurrence: $(VENV)/bench-installed ## Time the recurrent layers on TensorFlow, then on JAX
 	KERAS_BACKEND=tensorflow $(BIN)/python tests/benchmarks/bench_recurrence.py $(ARGS)
 	KERAS_BACKEND=jax $(BIN)/python tests/benchmarks/bench_recurrence.py $(ARGS)
 
@@ -53,6 +53,7 @@ clean: ## Remove .venv and the caches; logs stay
 
 $(VENV)/demo-installed: EXTRAS := tensorflow,tensorboard,examples
 $(VENV)/dev-installed: EXTRAS := tensorflow,jax,tensorboard,examples,test
+$(VENV)/bench-installed: EXTRAS := tensorflow,jax,benchmark
 $(VENV)/%-installed: setup.cfg pyproject.toml
 	@if [ -z "$(PYTHON)" ]; then \
 		echo "kseq needs Python 3.11 or newer, and neither python3.11 nor python3 is." \
