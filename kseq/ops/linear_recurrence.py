@@ -1,6 +1,6 @@
 """The associative scan of linear recurrences, with its gradient written by hand."""
 
-import math
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -8,7 +8,37 @@ import keras
 from keras import ops
 
 from kseq._typing import Tensor
-from kseq.backend import custom_gradient, empty, loop, stacked
+from kseq.backend import Buffer, custom_gradient, empty, filled, loop, stacked
+from kseq.ops.time_chunks import TimeChunks
+
+
+class LinearStep:
+    """h_t = a_t * h_{t-1} + b_t, elementwise."""
+
+    @staticmethod
+    def step(a: Tensor, b: Tensor, h: Tensor) -> Tensor:
+        """The new h."""
+        return a * h + b
+
+    @staticmethod
+    def gradient(a: Tensor, b: Tensor, h: Tensor, upstream: Tensor) -> list[Tensor]:
+        """Those of a and b; `upstream` is the gradient of the new h."""
+        del a, b
+        return [upstream * h, upstream]
+
+
+class ConvexStep(LinearStep):
+    """h_t = a_t * h_{t-1} + (1 - a_t) * b_t, elementwise."""
+
+    @staticmethod
+    def step(a: Tensor, b: Tensor, h: Tensor) -> Tensor:
+        """See `LinearStep`."""
+        return a * h + (1 - a) * b
+
+    @staticmethod
+    def gradient(a: Tensor, b: Tensor, h: Tensor, upstream: Tensor) -> list[Tensor]:
+        """See `LinearStep`."""
+        return [upstream * (h - b), upstream * (1 - a)]
 
 
 def linear_recurrence(
@@ -40,69 +70,108 @@ def linear_recurrence(
     >>> [float(value) for value in h[0, :, 0]]
     [1.0, 1.5, 1.75]
     """
+    chunks = TimeChunks.of(b, reverse=reverse)
+    a, b = chunks.cut(a), chunks.cut(b)
+    return chunks.joined(chunked_recurrence(LinearStep, a, b, state, reverse=reverse))
+
+
+def chunked_recurrence(
+    kind: type[LinearStep], a: Tensor, b: Tensor, state: Tensor, *, reverse: bool
+) -> Tensor:
+    """`linear_recurrence` of what `TimeChunks` has cut, with the step of `kind`.
+
+    On a processor it is the memory that takes the time: each loop reads and writes
+    whole rows, h takes the place of b, and the gradient of h makes room for that of
+    its step.
+    """
     dtype = keras.backend.result_type(b.dtype, "float32")
-    run = custom_gradient(partial(_forward, reverse), partial(_backward, reverse))
+    run = custom_gradient(
+        partial(_forward, kind, reverse), partial(_backward, kind, reverse)
+    )
     return run([ops.cast(x, dtype) for x in (a, b, state)])
 
 
-def _forward(reverse: bool, inputs: list[Tensor]) -> tuple[Tensor, Any]:
+def _forward(
+    kind: type[LinearStep], reverse: bool, inputs: list[Tensor]
+) -> tuple[Tensor, Any]:
     a, b, state = inputs
-    h = _scan(a, b, state, reverse)
-    return h, (a, state, h)
+    places = ops.shape(a)[0]
+    read_a, read_b = _rows(a, reverse), _rows(b, reverse)
+
+    def step(k: Tensor, h: Tensor) -> Tensor:
+        return kind.step(read_a(k), read_b(k), h)
+
+    starts, _ = _starts(read_a, step, state, places, reverse)
+
+    def body(k: Tensor, h: Tensor, hs: Buffer) -> list[Any]:
+        place = places - 1 - k if reverse else k
+        h = kind.step(read_a(k), hs.read(place), h)
+        return [h, hs.write(place, h)]
+
+    _, hs = loop(places, body, [starts, filled(b)])
+    hs = stacked(hs, places)
+    return hs, (a, b, state, starts, hs)
 
 
-def _backward(reverse: bool, residuals: Any, d_h: Tensor) -> list[Tensor]:
-    a, state, h = residuals
-    first, last = (-1, 0) if reverse else (0, -1)
-    a_next = _before(a, ops.zeros_like(a[:, last]), not reverse)
-    d_b = _scan(a_next, d_h, ops.zeros_like(state), not reverse)
-    d_a = d_b * _before(h, state, reverse)
-    return [d_a, d_b, a[:, first] * d_b[:, first]]
+def _backward(
+    kind: type[LinearStep], reverse: bool, residuals: Any, d_h: Tensor
+) -> list[Tensor]:
+    a, b, state, starts, hs = residuals
+    places = ops.shape(a)[0]
+    read_a, read_d_h = _rows(a, not reverse), _rows(d_h, not reverse)
+
+    # between the steps goes a_t * g_t, the gradient of h_{t-1}
+    def step(k: Tensor, d: Tensor) -> Tensor:
+        return read_a(k) * (read_d_h(k) + d)
+
+    ends, d_state = _starts(read_a, step, ops.zeros_like(state), places, not reverse)
+
+    # here goes g_t, which is what is written: XLA would copy the buffer if anything
+    # else were made of its old row
+    def body(k: Tensor, g: Tensor, gs: Buffer) -> list[Any]:
+        place = k if reverse else places - 1 - k
+        d = ops.where(k == 0, g, read_a(ops.maximum(k - 1, 0)) * g)
+        g = gs.read(place) + d
+        return [g, gs.write(place, g)]
+
+    _, gs = loop(places, body, [ends, filled(d_h)])
+    parts = [hs[1:], starts[None]] if reverse else [starts[None], hs[:-1]]
+    before = ops.concatenate(parts, axis=0)
+    return [*kind.gradient(a, b, before, stacked(gs, places)), d_state]
 
 
-def _scan(a: Tensor, b: Tensor, state: Tensor, reverse: bool) -> Tensor:
-    batch, length, units = ops.shape(a)
-    places = _sqrt(length)  # in a chunk
-    chunks = -(-length // places)
-    padding = (batch, chunks * places - length, units)
-    a = ops.concatenate([a, ops.ones(padding, a.dtype)], axis=1)
-    b = ops.concatenate([b, ops.zeros(padding, b.dtype)], axis=1)
-    a = ops.reshape(a, (batch, chunks, places, units))
-    b = ops.reshape(b, (batch, chunks, places, units))
+def _starts(
+    read_a: Callable[[Tensor], Tensor],
+    step: Callable[[Tensor, Tensor], Tensor],
+    state: Tensor,
+    places: Tensor,
+    reverse: bool,
+) -> tuple[Tensor, Tensor]:
+    """What stands before each chunk, `(chunks * B, U)`, and after the last one.
 
-    def place(k: Tensor, product: Tensor, h: Tensor) -> list[Tensor]:
-        k = places - 1 - k if reverse else k
-        return [a[:, :, k] * product, a[:, :, k] * h + b[:, :, k]]
+    `step` takes k and what stands before the k-th step of each chunk, which it
+    multiplies by `read_a(k)`.
+    """
 
-    init = [ops.ones_like(a[:, :, 0]), ops.zeros_like(b[:, :, 0])]
-    product, h = loop(places, place, init)  # of whole chunks, (B, chunks, U)
-    ends = _in_steps(product, h, state, reverse)
-    h = _in_steps(a, b, _before(ends, state, reverse), reverse)
-    return ops.reshape(h, (batch, chunks * places, units))[:, :length]
+    def inside(k: Tensor, product: Tensor, h: Tensor) -> list[Tensor]:
+        return [read_a(k) * product, step(k, h)]
 
+    like = read_a(0)
+    ends = loop(places, inside, [ops.ones_like(like), ops.zeros_like(like)])
+    product, h = (ops.reshape(x, (-1, *ops.shape(state))) for x in ends)
+    read_product, read_h = _rows(product, reverse), _rows(h, reverse)
+    chunks = ops.shape(h)[0]
 
-def _in_steps(a: Tensor, b: Tensor, state: Tensor, reverse: bool) -> Tensor:
-    """The same over the last axis but one, a step at a time."""
-    axis = len(a.shape) - 2
-    length = ops.shape(a)[axis]
+    def between(k: Tensor, state: Tensor, starts: Buffer) -> list[Any]:
+        chunk = chunks - 1 - k if reverse else k
+        starts = starts.write(chunk, state)
+        return [read_product(k) * state + read_h(k), starts]
 
-    def body(k: Tensor, h: Tensor, states: Any) -> list[Any]:
-        k = length - 1 - k if reverse else k
-        h = a[..., k, :] * h + b[..., k, :]
-        return [h, states.write(k, h)]
-
-    _, states = loop(length, body, [state, empty(length, state)])
-    return ops.moveaxis(stacked(states, length), 0, axis)
+    last, starts = loop(chunks, between, [state, empty(chunks, state)])
+    return ops.reshape(stacked(starts, chunks), ops.shape(like)), last
 
 
-def _before(x: Tensor, start: Tensor, reverse: bool) -> Tensor:
-    """What stands before each step of `x` `(B, T, U)`, in running order."""
-    parts = [x[:, 1:], start[:, None]] if reverse else [start[:, None], x[:, :-1]]
-    return ops.concatenate(parts, axis=1)
-
-
-def _sqrt(length: Tensor) -> Tensor:
-    """The root, rounded up: a number if `length` is one."""
-    if isinstance(length, int):
-        return math.isqrt(length - 1) + 1
-    return ops.cast(ops.ceil(ops.sqrt(ops.cast(length, "float32"))), length.dtype)
+def _rows(x: Tensor, reverse: bool) -> Callable[[Tensor], Tensor]:
+    """Gives the k-th row of `x`, from the last one with `reverse`."""
+    rows, last = filled(x), ops.shape(x)[0] - 1
+    return lambda k: rows.read(last - k if reverse else k)

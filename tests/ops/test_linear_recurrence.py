@@ -10,7 +10,12 @@ from keras import ops
 from reference.differences import numeric_gradients
 from reference.linear_cells import linear_recurrence as reference
 
-from kseq.ops.linear_recurrence import linear_recurrence
+from kseq.ops.linear_recurrence import (
+    ConvexStep,
+    chunked_recurrence,
+    linear_recurrence,
+)
+from kseq.ops.time_chunks import TimeChunks
 
 directions = pytest.mark.parametrize(
     "reverse", [False, True], ids=["forward", "reverse"]
@@ -54,6 +59,29 @@ def test_lengths(length, reverse):
 )
 def test_modes(mode, reverse):
     check(arrays(7), reverse, mode=mode)
+
+
+@directions
+def test_convex_steps(reverse):
+    """The same with (1 - a) * b for b, and the gradients of both."""
+
+    def convex(a, b, state):
+        chunks = TimeChunks.of(b, reverse=reverse)
+        cut = chunks.cut(a), chunks.cut(b)
+        return chunks.joined(
+            chunked_recurrence(ConvexStep, *cut, state, reverse=reverse)
+        )
+
+    def want(a, b, state):
+        return reference(a, (1 - a) * b, state, reverse)
+
+    def loss(*values):
+        return (want(*values) * cotangent(values[1], 0)).sum()
+
+    values = arrays(7)
+    h, found, _ = gradients(convex, values, [], mode="compiled")
+    assert_close("h", h, want(*values))
+    assert_close("gradients", found, numeric_gradients(loss, values), gradient=True)
 
 
 @on_tensorflow

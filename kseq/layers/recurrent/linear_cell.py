@@ -1,6 +1,6 @@
 """What the cells that train in parallel over time share."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import keras
 from keras import ops
@@ -8,7 +8,9 @@ from keras import ops
 from kseq._checks import message
 from kseq._typing import Shape, Tensor
 from kseq.layers.recurrent.cell import RecurrentCell
-from kseq.ops.linear_recurrence import linear_recurrence
+from kseq.ops.affine import affine
+from kseq.ops.linear_recurrence import LinearStep, chunked_recurrence
+from kseq.ops.time_chunks import TimeChunks
 
 _OF_THE_RECURRENT_KERNEL = (
     "activation",
@@ -20,15 +22,19 @@ _OF_THE_RECURRENT_KERNEL = (
 
 
 class LinearCell(RecurrentCell):
-    """Base of the cells with h_t = a_t * h_{t-1} + b_t, elementwise.
+    """Base of the cells whose h_t is linear in h_{t-1}, elementwise.
 
-    a_t and b_t depend on the inputs alone, so that a whole sequence runs at once,
-    in parallel over time (`kseq.ops.linear_recurrence`). A subclass computes them in
-    `coefficients`, from a `kernel` and a `bias` with two gates of `units` columns.
-    There is no `recurrent_kernel`, and what belongs to one is no argument.
+        h_t = a_t * h_{t-1} + b_t
+
+    or what a subclass names as its `recurrence`. a_t and b_t depend on the inputs
+    alone, so that a whole sequence runs at once, in parallel over time
+    (`kseq.ops.linear_recurrence`). A subclass computes them in `coefficients`, from a
+    `kernel` and a `bias` with two gates of `units` columns. There is no
+    `recurrent_kernel`, and what belongs to one is no argument.
     """
 
     num_gates = 2
+    recurrence: ClassVar[type[LinearStep]] = LinearStep
 
     def __init__(self, units: int, **kwargs: Any) -> None:
         for key in _OF_THE_RECURRENT_KERNEL:
@@ -77,21 +83,29 @@ class LinearCell(RecurrentCell):
         """See `RecurrentCell.step_variables`."""
         return []
 
-    def gates_of(self, projected: list[Tensor]) -> list[Tensor]:
-        """The two parts of `x W + b` in at least float32, of those of `x W`."""
+    def gates_of(self, inputs: Tensor) -> list[Tensor]:
+        """The two parts of `x W + b` in at least float32."""
+        kernels = ops.split(self.in_step(self.kernel), 2, axis=-1)
+        biases: list[Any] = [None, None]
         if self.bias is not None:
             biases = ops.split(self.in_step(self.bias), 2)
-            projected = [x + b for x, b in zip(projected, biases, strict=True)]
         dtype = keras.backend.result_type(self.compute_dtype, "float32")
-        return [ops.cast(x, dtype) for x in projected]
+        return [
+            ops.cast(self.gate(inputs, kernel, bias), dtype)
+            for kernel, bias in zip(kernels, biases, strict=True)
+        ]
+
+    def gate(self, inputs: Tensor, kernel: Tensor, bias: Tensor | None) -> Tensor:
+        """One gate's `x W + b`."""
+        return affine(inputs, kernel, bias)
 
     def coefficients(
         self, inputs: Tensor, starts: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
         """The a and b of one step or a sequence, in at least float32.
 
-        `starts` is bool, one value a step, True where h_{t-1} will not count, or
-        None.
+        `starts` is bool, one value a step, or None. Where it is True, h_{t-1} will
+        not count: a will be 0.
         """
         raise NotImplementedError(
             f"{type(self).__name__} must implement `coefficients`."
@@ -108,7 +122,7 @@ class LinearCell(RecurrentCell):
         """See `RecurrentCell.step`."""
         (h,) = states
         a, b = ops.split(projected, 2, axis=-1)
-        return [ops.cast(a * ops.cast(h, a.dtype) + b, h.dtype)]
+        return [ops.cast(self.recurrence.step(a, b, ops.cast(h, a.dtype)), h.dtype)]
 
     def run(
         self,
@@ -122,15 +136,20 @@ class LinearCell(RecurrentCell):
     ) -> tuple[Tensor, list[Tensor]]:
         """See `RecurrentCell.run`."""
         (state,) = states
-        real, starts = (m if m is None else m[..., None] for m in (mask, reset_mask))
-        a, b = self.coefficients(self.drop_inputs(inputs, training), starts)
+        # x is the smallest array to cut, and all that is made of it is cut then
+        chunks = TimeChunks.of(inputs, reverse=reverse)
+        inputs = chunks.cut(self.drop_inputs(inputs, training))
+        real, starts = (
+            m if m is None else chunks.cut(m[..., None]) for m in (mask, reset_mask)
+        )
+        a, b = self.coefficients(inputs, starts)
         if real is not None:
             a = ops.where(real, a, ops.ones_like(a))
             b = ops.where(real, b, ops.zeros_like(b))
         if starts is not None:
             a = ops.where(starts, ops.zeros_like(a), a)
-        h = linear_recurrence(a, b, state, reverse=reverse)
-        h = ops.cast(h, state.dtype)
+        h = chunked_recurrence(self.recurrence, a, b, state, reverse=reverse)
+        h = chunks.joined(ops.cast(h, state.dtype))
         return h, [h[:, 0 if reverse else -1]]
 
     def get_config(self) -> dict[str, Any]:

@@ -4,7 +4,9 @@ import keras
 from keras import ops
 
 from kseq._typing import Tensor
+from kseq.backend import custom_gradient
 from kseq.layers.recurrent.linear_cell import LinearCell
+from kseq.ops.linear_recurrence import ConvexStep
 
 
 @keras.saving.register_keras_serializable(package="kseq")
@@ -54,12 +56,29 @@ class MinGRUCell(LinearCell):
         Feng et al., 2024, "Were RNNs all we needed?", arXiv:2410.01201.
     """
 
+    recurrence = ConvexStep
+
     def coefficients(
         self, inputs: Tensor, starts: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
         """See `LinearCell.coefficients`."""
-        del starts
-        kernels = ops.split(self.in_step(self.kernel), 2, axis=-1)
-        k, v = self.gates_of([ops.matmul(inputs, kernel) for kernel in kernels])
+        k, v = self.gates_of(inputs)
         keep = ops.sigmoid(-k)  # 1 - z
-        return keep, (1 - keep) * ops.where(v >= 0, v + 0.5, ops.sigmoid(v))
+        candidate = custom_gradient(_candidate, _candidate_gradient)(v)
+        if starts is not None:
+            # z counts there all the same
+            candidate = ops.where(starts, (1 - keep) * candidate, candidate)
+        return keep, candidate
+
+
+def _candidate(v: Tensor) -> tuple[Tensor, Tensor]:
+    g = ops.where(v >= 0, v + 0.5, ops.sigmoid(v))
+    return g, g
+
+
+def _candidate_gradient(g: Tensor, upstream: Tensor) -> Tensor:
+    """From g alone: v and its sigmoid would be two more arrays to read.
+
+    Where v is below 0 by less than a rounding error, the slope is that of v >= 0.
+    """
+    return ops.where(g < 0.5, upstream * g * (1 - g), upstream)
