@@ -8,6 +8,7 @@ from keras import ops
 from kseq._checks import check_rate, check_size, message
 from kseq._typing import Shape, Tensor
 from kseq.backend import dropout
+from kseq.ops.affine import affine
 from kseq.ops.gates import Gates
 from kseq.ops.recurrence import Lane, recurrence
 from kseq.ops.row_blocks import joined, row_blocks
@@ -168,7 +169,7 @@ class RecurrentCell(keras.layers.Layer):
     def gate_inputs(self, inputs: Tensor) -> tuple[list[Tensor], Tensor | None]:
         """What `gates` takes from all inputs, and the bias that joins `h U`."""
         bias = None if self.bias is None else self.in_step(self.bias)
-        return [ops.matmul(inputs, self.kernel)], bias
+        return [affine(inputs, self.in_step(self.kernel), None)], bias
 
     def run(
         self,

@@ -7,6 +7,7 @@ from keras import ops
 
 from kseq._typing import Shape, Tensor
 from kseq.layers.recurrent.gated_cell import GatedCell
+from kseq.ops.affine import affine
 from kseq.ops.gates import Gates, GRUGates
 
 
@@ -93,15 +94,14 @@ class GRUCell(GatedCell):
     def gate_inputs(self, inputs: Tensor) -> tuple[list[Tensor], Tensor | None]:
         """See `RecurrentCell.gate_inputs`."""
         split = 2 * self.units
-        kernel = ops.convert_to_tensor(self.kernel)
-        gates = ops.matmul(inputs, kernel[:, :split])
-        new = ops.matmul(inputs, kernel[:, split:])
-        if self.bias is None:
-            return [gates, new], None
-        b, c = ops.unstack(self.in_step(self.bias))
-        # only that of the new state stays apart from the product with h
-        bias = ops.concatenate([b[:split] + c[:split], c[split:]])
-        return [gates, new + b[split:]], bias
+        kernel, bias, new_bias = self.in_step(self.kernel), None, None
+        if self.bias is not None:
+            b, c = ops.unstack(self.in_step(self.bias))
+            # only that of the new state stays apart from the product with h
+            new_bias = b[split:]
+            bias = ops.concatenate([b[:split] + c[:split], c[split:]])
+        gates = affine(inputs, kernel[:, :split], None)
+        return [gates, affine(inputs, kernel[:, split:], new_bias)], bias
 
     def step(
         self, projected: Tensor, states: list[Tensor], recurrent_mask: Tensor | None
