@@ -54,9 +54,9 @@ def check_mask(name: str, mask: Any) -> Any:
     if dtype != "bool":
         raise TypeError(
             message(
-                f"`{name}` must be boolean, True for a real token or an allowed pair.",
-                fix="An additive term is called `attention_bias`; turn a 0/1 mask "
-                "into booleans with `mask != 0`.",
+                f"`{name}` must be boolean.",
+                fix="Turn a 0/1 mask into booleans with `mask != 0`. An additive "
+                "mask is none: it is called `attention_bias`.",
                 dtype=dtype,
             )
         )

@@ -2,6 +2,7 @@
 
 from keras import ops
 
+from kseq._checks import check_rank
 from kseq._typing import Tensor
 
 
@@ -16,6 +17,9 @@ def segment_starts(segment_ids: Tensor, go_backwards: bool = False) -> Tensor:
     Returns:
         bool `(B, T)`, the `reset_mask` of a recurrent layer.
 
+    Raises:
+        ValueError: `` `segment_ids` must have shape (B, T). ``
+
     Example:
 
     >>> starts = kseq.ops.segment_starts([[1, 1, 2, 2, 2, 0]])
@@ -23,6 +27,7 @@ def segment_starts(segment_ids: Tensor, go_backwards: bool = False) -> Tensor:
     [[1, 0, 1, 0, 0, 1]]
     """
     ids = ops.convert_to_tensor(segment_ids)
+    check_rank("segment_ids", ids, (2,), "(B, T)")
     change = ops.not_equal(ids[:, 1:], ids[:, :-1])
     edge = ops.ones_like(ids[:, :1], dtype="bool")
     parts = [change, edge] if go_backwards else [edge, change]

@@ -74,6 +74,7 @@ def truncated_bptt(
             `` `validation_data` must be (x, y) or (x, y, sample_weight). ``,
             `` `model` must hold a layer with `stateful=True`... ``,
             `` A stateful layer must run forward in time... ``,
+            `` `batch_size` must be the batch size of the stateful layers. ``,
             `` On JAX a stateful layer of Keras forgets its states... `` and
             `` `model` must be compiled with `steps_per_execution=1`... ``
 
@@ -100,7 +101,19 @@ def truncated_bptt(
     if validation_data is not None:
         data = _check_validation_data(validation_data)
         validation = _Windows(_without_none(*data), window, batch_size)
-    resets = _StateResets(_stateful_layers(model), train, validation)
+    layers = _stateful_layers(model)
+    for layer in layers:
+        for state in keras.tree.flatten(layer.states):
+            if state.shape[0] != batch_size:
+                raise ValueError(
+                    message(
+                        "`batch_size` must be the batch size of the stateful layers.",
+                        batch_size=batch_size,
+                        layer=layer.name,
+                        built_for=state.shape[0],
+                    )
+                )
+    resets = _StateResets(layers, train, validation)
     if model.steps_per_execution != 1:
         raise ValueError(
             message(
@@ -152,7 +165,7 @@ class _Windows(keras.utils.PyDataset):
     def __getitem__(self, index: int) -> Any:
         group, span = divmod(index, len(self.spans))
         rows = slice(group * self.batch_size, (group + 1) * self.batch_size)
-        return keras.tree.map_structure(lambda a: a[rows, self.spans[span]], self.data)
+        return _window(self.data, rows, self.spans[span])
 
     def begins(self, index: int) -> bool:
         """Whether a batch is the first window of its rows."""
@@ -168,6 +181,15 @@ class _Windows(keras.utils.PyDataset):
                 )
             )
         return shapes[0][:2]
+
+
+def _window(data: Any, rows: slice, steps: slice) -> Any:
+    """The like of `data`, in tuples for lists: TensorFlow takes no list."""
+    if isinstance(data, list | tuple):
+        return tuple(_window(item, rows, steps) for item in data)
+    if isinstance(data, dict):
+        return {key: _window(item, rows, steps) for key, item in data.items()}
+    return None if data is None else data[rows, steps]
 
 
 class _StateResets(keras.callbacks.Callback):

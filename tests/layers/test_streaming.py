@@ -184,6 +184,13 @@ def test_rows_must_fit_the_batch():
         layer.reset_state(rows=[0, 2])
 
 
+def test_another_batch_is_no_continuation():
+    layer = kseq.layers.LSTM(U, stateful=True)
+    layer(inputs())
+    with pytest.raises(ValueError, match=r"built for.*built_for=3.*received=1"):
+        layer(inputs(rows=1))
+
+
 def test_a_reset_mask_must_be_boolean_and_fit():
     layer, _ = make(kseq.layers.GRU)
     with pytest.raises(TypeError, match="`reset_mask` must be boolean"):
@@ -207,7 +214,23 @@ class Shifted(kseq.layers.GRUCell):
         return super().project(inputs, training) + 0.5
 
 
-@pytest.mark.parametrize("cell_class", [Doubled, Shifted])
+class Called(kseq.layers.LSTMCell):
+    """A cell of a user that changes its call."""
+
+    def call(self, inputs, states, training=False):
+        output, (h, c) = super().call(inputs, states, training=training)
+        return output + 1, [h, 2 * c]
+
+
+class Slower(kseq.layers.MinGRUCell):
+    """A cell of a user that changes a step of what runs in parallel."""
+
+    def step(self, projected, states, recurrent_mask):
+        (h,) = super().step(projected, states, recurrent_mask)
+        return [(h + states[0]) / 2]
+
+
+@pytest.mark.parametrize("cell_class", [Doubled, Shifted, Called, Slower])
 def test_a_subclass_that_changes_a_step_is_heard(cell_class):
     layer = kseq.layers.RNN(cell_class(U), return_sequences=True)
     x = inputs()

@@ -1,6 +1,7 @@
 """Where segments start, by hand."""
 
 import numpy as np
+import pytest
 from helpers import assert_same
 
 from kseq.ops import segment_starts, started
@@ -24,3 +25,8 @@ def test_started():
     assert_same("forward", started(mask), np.array(want, bool))
     want = [[1, 1, 0, 0], [1, 1, 1, 1], [0, 0, 0, 0], [1, 1, 1, 1]]
     assert_same("backward", started(mask, go_backwards=True), np.array(want, bool))
+
+
+def test_segment_ids_of_one_row_alone():
+    with pytest.raises(ValueError, match=r"`segment_ids` must have shape \(B, T\)"):
+        segment_starts([1, 1, 2])

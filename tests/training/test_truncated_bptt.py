@@ -210,3 +210,24 @@ def test_several_steps_in_one_are_refused():
     x, y, _ = make_data()
     with pytest.raises(ValueError, match=r"`steps_per_execution=1`.*execution=3\."):
         truncated_bptt(model, x, y, window=3, batch_size=B)
+
+
+def test_lists_of_outputs():
+    """Fit takes them, and TensorFlow's windows must be tuples."""
+    layer = kseq.layers.SimpleRNN(U, stateful=True, return_sequences=True)
+    inputs = keras.Input(batch_shape=(B, None, D))
+    h = layer(inputs)
+    model = keras.Model(inputs, [h, keras.layers.Dense(2)(h)])
+    model.compile("sgd", loss=["mse", "mse"])
+    x, y, _ = make_data()
+    history = truncated_bptt(
+        model, x, [y, y[..., :2]], window=4, batch_size=B, verbose=0
+    )
+    assert np.isfinite(history.history["loss"]).all()
+
+
+def test_the_batch_is_that_of_the_layers():
+    model, _ = make_model()
+    x, y, _ = make_data()
+    with pytest.raises(ValueError, match=r"`batch_size` must be.*=1, .*built_for=2"):
+        truncated_bptt(model, x, y, window=3, batch_size=1)

@@ -17,7 +17,8 @@ from kseq.ops.row_blocks import joined, row_blocks
 class RecurrentCell(keras.layers.Layer):
     """Base of the cells: `x W + b` for all steps at once, then a step at a time.
 
-    A subclass sets `num_gates`, and computes one step in `step`. The driver
+    A subclass sets `num_gates`, and computes one step in `step`. (One with a `call` of
+    its own is called at every step, as any other Keras cell.) The driver
     (`kseq.layers.RNN`) calls `project` once on the whole sequence and `step` in
     its loop; called alone, a cell does both for one step, as any Keras cell.
 
@@ -195,7 +196,7 @@ class RecurrentCell(keras.layers.Layer):
             The first state after each step, `(B, T, U)`, and the last states.
         """
         gates = self.gates
-        if gates is None or self._overrides_gates():
+        if gates is None or not self._says_the_same("gates"):
             return None
         inputs = self.drop_inputs(inputs, training)
         recurrent_mask = self.recurrent_mask(ops.shape(inputs)[0], training)
@@ -224,15 +225,18 @@ class RecurrentCell(keras.layers.Layer):
             joined(list(blocks)) for blocks in zip(*last_states, strict=True)
         ]
 
-    def _overrides_gates(self) -> bool:
-        """Whether a subclass has another step or projection than its `gates`."""
+    def _says_the_same(self, fast: str) -> bool:
+        """Whether the method `fast` is as old as what it stands for.
 
-        def owner(name: str) -> type:
-            return next(kind for kind in type(self).__mro__ if name in vars(kind))
+        A subclass that changes `step` alone has to go a step at a time.
+        """
+        newest = _owner(self, fast)
+        return all(issubclass(newest, _owner(self, n)) for n in ("step", "project"))
 
-        return not all(
-            issubclass(owner("gates"), owner(name)) for name in ("step", "project")
-        )
+    @property
+    def is_called_alone(self) -> bool:
+        """Whether a subclass has its own `call`, which is then the step."""
+        return _owner(self, "call") is not RecurrentCell
 
     def call(
         self, inputs: Tensor, states: Any, training: bool = False
@@ -274,3 +278,8 @@ class RecurrentCell(keras.layers.Layer):
             "recurrent_dropout": self.recurrent_dropout,
             "seed": self.seed,
         }
+
+
+def _owner(cell: RecurrentCell, name: str) -> type:
+    """The class of `cell` that defines `name`."""
+    return next(kind for kind in type(cell).__mro__ if name in vars(kind))

@@ -30,7 +30,8 @@ class LayerNormGRU(CellLayer):
 
     Call arguments:
         sequences: float `(B, T, D)`.
-        initial_state: list of the states, each `(B, U)`. None means zeros.
+        initial_state: list of the states, each `(B, U)`. None means the kept,
+            the trained, or zeros.
         mask: bool `(B, T)`. True is a real step. Filled from the Keras mask.
         training: bool. True applies dropout.
         reset_mask: bool `(B, T)`. True is a step that starts from the initial states.

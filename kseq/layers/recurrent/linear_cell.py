@@ -133,8 +133,10 @@ class LinearCell(RecurrentCell):
         reset_mask: Tensor | None = None,
         reverse: bool = False,
         training: bool = False,
-    ) -> tuple[Tensor, list[Tensor]]:
+    ) -> tuple[Tensor, list[Tensor]] | None:
         """See `RecurrentCell.run`."""
+        if not self._says_the_same("run"):
+            return None
         (state,) = states
         # x is the smallest array to cut, and all that is made of it is cut then
         chunks = TimeChunks.of(inputs, reverse=reverse)

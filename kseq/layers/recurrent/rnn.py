@@ -75,12 +75,16 @@ class RNN(keras.layers.Layer):
         used, so it may hold anything, NaN included. The mask is passed on with
         `return_sequences`.
 
+    Gradient: that of the cells of kseq is written by hand where they run all steps at
+        once. JAX has no forward mode (`jax.jvp`) through such a gradient.
+
     Raises:
         TypeError: `` `cell` must be a Keras layer... `` and
             `` `mask` must be boolean... ``
         ValueError: `` `sequences` must have shape (B, T, D). ``,
             `` A stateful layer starts from the states that it kept... ``,
             `` A stateful layer needs a static batch size. ``,
+            `` A stateful layer takes batches of the size it was built for. ``,
             `` `initial_state` must hold one tensor a state... ``
 
     Example:
@@ -237,6 +241,12 @@ class RNN(keras.layers.Layer):
                 output = ops.flip(output, axis=1)
         return (output, *last_states) if self.return_state else output
 
+    @property
+    def _takes_steps(self) -> bool:
+        """Whether the cell has a `step` beside its call."""
+        cell = self.cell
+        return isinstance(cell, RecurrentCell) and not cell.is_called_alone
+
     def _all_at_once(
         self,
         inputs: Tensor,
@@ -247,7 +257,7 @@ class RNN(keras.layers.Layer):
         reset_mask: Tensor | None,
     ) -> tuple[Tensor, Tensor, list[Tensor]] | None:
         """What `scan_cell` returns, of a cell that runs a sequence by itself."""
-        if not isinstance(self.cell, RecurrentCell) or (
+        if not self._takes_steps or (
             self.trainable_initial_state and reset_mask is not None
         ):
             return None
@@ -281,7 +291,7 @@ class RNN(keras.layers.Layer):
         reset_mask: Tensor | None,
     ) -> tuple[Tensor, Tensor, list[Any]]:
         batch = ops.shape(inputs)[0]
-        if isinstance(self.cell, RecurrentCell):
+        if self._takes_steps:
             inputs = self.cell.project(inputs, training)
             recurrent_mask = self.cell.recurrent_mask(batch, training)
             constants = [] if recurrent_mask is None else [recurrent_mask]
@@ -319,6 +329,15 @@ class RNN(keras.layers.Layer):
             if self.states is None:
                 return self.get_initial_state(ops.shape(sequences)[0])
             initial_state = keras.tree.map_structure(lambda v: v.value, self.states)
+            rows = keras.tree.flatten(initial_state)[0].shape[0]
+            if sequences.shape[0] not in (None, rows):
+                raise ValueError(
+                    message(
+                        "A stateful layer takes batches of the size it was built for.",
+                        built_for=rows,
+                        received=sequences.shape[0],
+                    )
+                )
         return check_states(self.cell, initial_state, sequences.shape[0])
 
     def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
