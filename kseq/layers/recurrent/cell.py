@@ -82,19 +82,13 @@ class RecurrentCell(keras.layers.Layer):
             )
         columns = self.num_gates * self.units
         self.kernel = self.add_weight(
-            shape=(width, columns),
+            shape=(self.kernel_rows(width), columns),
             name="kernel",
             initializer=self.kernel_initializer,
             regularizer=self.kernel_regularizer,
             constraint=self.kernel_constraint,
         )
-        self.recurrent_kernel = self.add_weight(
-            shape=(self.output_size, columns),
-            name="recurrent_kernel",
-            initializer=self._initial_recurrent_kernel,
-            regularizer=self.recurrent_regularizer,
-            constraint=self.recurrent_constraint,
-        )
+        self.add_recurrent_kernel(columns)
         self.bias = None
         if self.use_bias:
             self.bias = self.add_weight(
@@ -104,6 +98,20 @@ class RecurrentCell(keras.layers.Layer):
                 regularizer=self.bias_regularizer,
                 constraint=self.bias_constraint,
             )
+
+    def kernel_rows(self, width: int) -> int:
+        """How many of the `width` inputs a column of the kernel sees."""
+        return width
+
+    def add_recurrent_kernel(self, columns: int) -> None:
+        """Makes the weight U of the product with h."""
+        self.recurrent_kernel = self.add_weight(
+            shape=(self.output_size, columns),
+            name="recurrent_kernel",
+            initializer=self._initial_recurrent_kernel,
+            regularizer=self.recurrent_regularizer,
+            constraint=self.recurrent_constraint,
+        )
 
     def bias_shape(self) -> Shape:
         """Shape of the bias weight."""
@@ -234,7 +242,7 @@ class RecurrentCell(keras.layers.Layer):
         return all(issubclass(newest, _owner(self, n)) for n in ("step", "project"))
 
     @property
-    def is_called_alone(self) -> bool:
+    def has_own_call(self) -> bool:
         """Whether a subclass has its own `call`, which is then the step."""
         return _owner(self, "call") is not RecurrentCell
 

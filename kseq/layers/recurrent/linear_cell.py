@@ -6,7 +6,7 @@ import keras
 from keras import ops
 
 from kseq._checks import message
-from kseq._typing import Shape, Tensor
+from kseq._typing import Tensor
 from kseq.layers.recurrent.cell import RecurrentCell
 from kseq.ops.affine import affine
 from kseq.ops.linear_recurrence import LinearStep, chunked_recurrence
@@ -48,35 +48,8 @@ class LinearCell(RecurrentCell):
                 )
         super().__init__(units, **kwargs)
 
-    def build(self, input_shape: Shape) -> None:
-        width = input_shape[-1]
-        if width is None:
-            raise ValueError(
-                message(
-                    "The last axis of the inputs must be known.",
-                    input_shape=tuple(input_shape),
-                )
-            )
-        self.kernel = self.add_weight(
-            shape=(self.kernel_rows(width), self.num_gates * self.units),
-            name="kernel",
-            initializer=self.kernel_initializer,
-            regularizer=self.kernel_regularizer,
-            constraint=self.kernel_constraint,
-        )
-        self.bias = None
-        if self.use_bias:
-            self.bias = self.add_weight(
-                shape=self.bias_shape(),
-                name="bias",
-                initializer=self.initial_bias,
-                regularizer=self.bias_regularizer,
-                constraint=self.bias_constraint,
-            )
-
-    def kernel_rows(self, width: int) -> int:
-        """How many of the `width` inputs a column of the kernel sees."""
-        return width
+    def add_recurrent_kernel(self, columns: int) -> None:
+        """There is none."""
 
     @property
     def step_variables(self) -> list[keras.Variable]:

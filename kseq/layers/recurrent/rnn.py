@@ -245,7 +245,7 @@ class RNN(keras.layers.Layer):
     def _takes_steps(self) -> bool:
         """Whether the cell has a `step` beside its call."""
         cell = self.cell
-        return isinstance(cell, RecurrentCell) and not cell.is_called_alone
+        return isinstance(cell, RecurrentCell) and not cell.has_own_call
 
     def _all_at_once(
         self,
