@@ -111,7 +111,7 @@ class RGLRUCell(LinearCell):
         )
 
     def kernel_rows(self, width: int) -> int:
-        """See `LinearCell.kernel_rows`."""
+        """See `RecurrentCell.kernel_rows`."""
         return width // self.num_heads
 
     def coefficients(
