@@ -38,8 +38,6 @@ import kseq
 
 SIZES = [(32, 128, 128, 256), (64, 50, 256, 512), (8, 1000, 64, 128)]
 MEMORY_TIMES = [128, 512, 2048]
-# seconds before each run: torch's threads go on spinning, at the cost of the next peer
-PAUSE = 0.03
 # of Keras's time over ours, a training step, at each of the sizes
 STEP_GOALS = {
     "LSTM": [2.1, 1.5, 2.7],
@@ -81,11 +79,15 @@ def print_table(title, columns, rows):
 
 
 def medians(functions, rounds):
-    """Median ms of each function, which take turns, and the noise: see above."""
+    """Median ms of each function, which take turns, and the noise: see above.
+
+    Each runs twice in its turn, and the second run counts: the first one still finds
+    the threads of the peer before it at work.
+    """
     times = {name: [] for name in functions}
     for _ in range(rounds):
         for name, run in functions.items():
-            time.sleep(PAUSE)
+            run()
             start = time.perf_counter()
             run()
             times[name].append(time.perf_counter() - start)
