@@ -2,5 +2,12 @@
 
 from kseq.diagnostics.attention_maps import AttentionProbe, attention_maps
 from kseq.diagnostics.gradient_norms import gradient_norms, layer_path
+from kseq.layers.attention.capture import capture
 
-__all__ = ["AttentionProbe", "attention_maps", "gradient_norms", "layer_path"]
+__all__ = [
+    "AttentionProbe",
+    "attention_maps",
+    "capture",
+    "gradient_norms",
+    "layer_path",
+]

@@ -61,4 +61,6 @@ def _sqrt(length: Tensor) -> Tensor:
     """The root, rounded up: a number if `length` is one."""
     if isinstance(length, int):
         return math.isqrt(length - 1) + 1
+    if not ops.is_tensor(length):
+        return 1  # a symbolic size of JAX, while Keras infers shapes: any cut will do
     return ops.cast(ops.ceil(ops.sqrt(ops.cast(length, "float32"))), length.dtype)

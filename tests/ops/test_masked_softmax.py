@@ -73,3 +73,45 @@ def test_half_precision_is_computed_in_float32(dtype):
     assert weights.dtype == scores.dtype
     want = np.where(mask, 1 / 300, 0)
     np.testing.assert_allclose(to_numpy(weights), want, rtol=4e-3)
+
+
+@pytest.mark.parametrize(
+    ("sink", "want"),
+    [
+        (0.5, [0.21309730, 0.57925853, 0.07839412]),
+        (0.0, [0.22451524, 0.61029569, 0.08259454]),
+        (-1e5, [0.24472847, 0.66524096, 0.09003057]),
+        (1e5, [0, 0, 0]),
+    ],
+)
+def test_sinks_by_hand(sink, want):
+    """F-A8; e, e**2 and 1 of their sum without one."""
+    scores = ops.convert_to_tensor(np.array([[1.0, 2.0, 0.0]], "float32"))
+    got = masked_softmax(scores, sinks=np.full((1, 1), sink, "float32"))
+    assert_close("weights", got, [want])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("mode", ["eager", "compiled"])
+def test_sinks(mode, dtype):
+    """A sink is one more score that every row sees, without its weight."""
+    rng = np.random.default_rng(5)
+    scores, sinks = rng.normal(0, 3, (4, 3)), rng.normal(size=(4, 1))
+    power = np.arange(12).reshape(4, 3) - 4.0
+
+    def want(scores, sinks):
+        mask = np.concatenate([MASK, np.ones((4, 1), bool)], axis=1)
+        return reference(np.concatenate([scores, sinks], axis=1), mask)[:, :3]
+
+    y, found, _ = gradients(
+        lambda scores, sinks: masked_softmax(scores, MASK, sinks),
+        [scores.astype(dtype), sinks.astype(dtype)], [], mode=mode,
+        loss=lambda y: ops.sum(y * ops.cast(power, y.dtype)),
+    )  # fmt: skip
+    assert_close("weights", y, want(scores, sinks), dtype)
+    assert not y[3].any()
+    loss = lambda *x: (want(*x) * power).sum()
+    # the differences are good to some 1e-9, whatever the dtype
+    assert_close(
+        "gradients", found, numeric_gradients(loss, [scores, sinks]), gradient=True
+    )

@@ -1,4 +1,4 @@
-"""combine_masks and zero_padding."""
+"""combine_masks, causal_mask and zero_padding."""
 
 import itertools
 
@@ -7,7 +7,7 @@ import pytest
 from helpers import assert_same, gradients, to_numpy
 from keras import ops
 
-from kseq.ops import combine_masks, zero_padding
+from kseq.ops import causal_mask, combine_masks, zero_padding
 
 B, T, S = 2, 3, 5
 RNG = np.random.default_rng(0)
@@ -15,12 +15,13 @@ MASKS = {
     "query_mask": RNG.random((B, T)) < 0.6,
     "value_mask": RNG.random((B, S)) < 0.6,
     "attention_mask": RNG.random((B, T, S)) < 0.6,
+    "causal_mask": RNG.random((B, T, S)) < 0.8,
 }
 
 
 @pytest.mark.parametrize(
     "names",
-    [n for count in (1, 2, 3) for n in itertools.combinations(MASKS, count)],
+    [n for count in (1, 2, 3, 4) for n in itertools.combinations(MASKS, count)],
     ids="+".join,
 )
 def test_the_and_of_all(names):
@@ -31,6 +32,39 @@ def test_the_and_of_all(names):
             want[b, t, s] &= MASKS[name][index]
     got = combine_masks(**{name: MASKS[name] for name in names})
     assert_same("mask", np.broadcast_to(to_numpy(got), (B, T, S)), want)
+
+
+@pytest.mark.parametrize("heads", [1, 5])
+def test_the_and_of_all_with_heads(heads):
+    pairs = RNG.random((B, heads, T, S)) < 0.6
+    want = np.zeros((B, heads, T, S), bool)
+    for b, h, t, s in np.ndindex(want.shape):
+        want[b, h, t, s] = (
+            pairs[b, h, t, s] and MASKS["causal_mask"][b, t, s]
+            and MASKS["query_mask"][b, t] and MASKS["value_mask"][b, s]
+        )  # fmt: skip
+    got = combine_masks(**MASKS | {"attention_mask": pairs})
+    assert_same("mask", got, want)
+    padding = combine_masks(value_mask=MASKS["value_mask"], attention_mask=pairs)
+    assert_same("two", padding, pairs & MASKS["value_mask"][:, None, None])
+
+
+@pytest.mark.parametrize("window", [None, 1, 3])
+@pytest.mark.parametrize(
+    "rows", [[[2, 3, 4]], [[0, 1, 2], [9, 2, 0]]], ids=["shared", "of each row"]
+)
+def test_causal_mask(rows, window):
+    """With positions that a cache, left padding or a ring gives."""
+    i = np.array(rows)
+    j = np.array([0, 1, 2, 3, 7])
+    for columns in (j, np.stack([j, j[::-1]])):
+        want = np.zeros((max(len(i), columns.size // S), T, S), bool)
+        for b, t, s in np.ndindex(want.shape):
+            key = columns if columns.ndim == 1 else columns[b]
+            after = i[b % len(i), t] - key[s]
+            want[b, t, s] = after >= 0 and (window is None or after < window)
+        queries = i[0] if len(i) == 1 else i
+        assert_same("mask", causal_mask(queries, columns, window), want)
 
 
 def test_no_mask():
@@ -65,10 +99,11 @@ def test_a_nested_list_is_a_mask():
     [
         ("query_mask", r"\(B, T\)"),
         ("value_mask", r"\(B, S\)"),
-        ("attention_mask", r"\(B, T, S\)"),
+        ("attention_mask", r"\(B, T, S\) or \(B, H, T, S\)"),
+        ("causal_mask", r"\(B, T, S\)"),
     ],
 )
-@pytest.mark.parametrize("rank", [1, 4])
+@pytest.mark.parametrize("rank", [1, 5])
 def test_ranks_are_checked(name, layout, rank):
     mask = np.ones((2,) * rank, bool)
     with pytest.raises(ValueError, match=rf"`{name}` must have shape {layout}\. Rec"):

@@ -1,0 +1,515 @@
+"""Multi-head attention."""
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from kseq._checks import check_mask, check_rank, check_rate, check_size, message
+from kseq._typing import Shape, Tensor
+from kseq.layers.attention.capture import record_as, wanted
+from kseq.layers.attention.multi_head import MultiHead, key_value_mask
+from kseq.layers.positions.relative_bias import RelativeBias
+from kseq.layers.positions.rotary_embedding import RotaryEmbedding
+from kseq.layers.recurrent.any_cell import part_config
+from kseq.ops import zero_padding
+from kseq.ops.attention import attention
+from kseq.ops.attention_statistics import attention_statistics
+from kseq.ops.dot_product_attention import dot_product_attention
+from kseq.ops.key_value_cache import (
+    KeyValueCache,
+    check_room,
+    ring_positions,
+    write_cache,
+)
+from kseq.ops.masks import causal_mask
+from kseq.ops.token_positions import token_positions
+
+
+@keras.saving.register_keras_serializable(package="kseq")
+class MultiHeadAttention(MultiHead):
+    """Multi-head attention: self, cross, grouped, windowed, cached (Vaswani et al.).
+
+        q_h = x W_q,h + b;  k_g = y W_k,g + b;  v_g = z W_v,g + b
+        a_h = attention(q_h, k_g, v_g), g = floor(h / (H / G));  sum_h a_h W_o,h + b
+
+    x is `query`, z is `value`, and y is `key` or else `value`; the attention is that
+    of `kseq.ops.dot_product_attention`. Its arguments are those of
+    `keras.layers.MultiHeadAttention`, and so are its weights, in shape and order:
+    `layer.set_weights(keras_layer.get_weights())` moves them, from
+    `keras.layers.GroupQueryAttention` too. It differs from the Keras layer in this:
+    masks hold on every path and the masks of the caller's tensors stay; a query that
+    may see nothing gets 0; no T x S matrix is held for long sequences; the kernels
+    are drawn as the matrices that they are, which makes them larger.
+
+    Args:
+        num_heads: int. H.
+        key_dim: int. K, the width of a query and a key per head.
+        value_dim: int. V, the width of a value per head. Defaults to `key_dim`.
+        num_key_value_heads: int. G, which divides H: fewer than H is grouped-query
+            attention, 1 is multi-query attention. Defaults to `num_heads`.
+        dropout: float. Probability that a weight is dropped, in [0, 1). Defaults to 0.
+        use_bias: bool. Whether the projections have biases. Defaults to `True`.
+        output_shape: int. Width of the output. Defaults to that of the query.
+        rotary: a `kseq.layers.RotaryEmbedding` that turns queries and keys. None
+            turns nothing.
+        bias: a relative bias, such as `kseq.layers.AlibiBias` or
+            `kseq.layers.T5RelativeBias`, added to the scores. None adds none.
+        scale: float. What the query is multiplied by. Defaults to `1 / sqrt(K)`.
+        query_key_norm: bool. RMS norm of queries and keys per head, before the
+            rotation, with a learned scale. Defaults to `False`.
+        soft_cap: float. The scores are bounded to c tanh(e / c). None has no bound.
+        window: int. How many keys a query sees, its own included; with
+            `use_causal_mask`. None is no window.
+        sinks: bool. A learned logit per head that takes weight and gives nothing
+            (`sinks`, `(H,)`, first 0). Defaults to `False`.
+        blockwise: bool. True never holds the T x S weights, False always does; None
+            chooses by size, see `kseq.ops.attention`. Defaults to `None`.
+        kernel_initializer: initializer of the kernels. Defaults to
+            `"glorot_uniform"`.
+        bias_initializer: initializer of the biases. Defaults to `"zeros"`.
+        seed: int. Of dropout.
+
+    Call arguments:
+        query: float `(B, T, D)`.
+        value: float `(B, S, E)`; may be left out where `key_value` is given.
+        key: float `(B, S, F)`. Defaults to `value`.
+        query_mask: bool `(B, T)`. True is a real query.
+        value_mask: bool `(B, S)`. True is a real value.
+        key_mask: bool `(B, S)`. True is a real key.
+        attention_mask: bool `(B, T, S)` or `(B, H, T, S)`. True where a query may see
+            a key. With a cache S is the number of its slots.
+        return_attention_scores: bool. True returns the weights too.
+        training: bool. Whether to drop weights.
+        use_causal_mask: bool. True hides the keys after a query; with a cache, those
+            after its position.
+        positions: int `(T,)` or `(B, T)`. Positions of the queries, for `rotary` and
+            `bias`. None counts from 0, or from `cache_index`. (What a query may see
+            depends on the order of the tokens, not on these.)
+        key_positions: int `(S,)` or `(B, S)`. Those of the keys. Defaults to
+            `positions`.
+        cache: a `kseq.ops.KeyValueCache`, from `empty_cache` or from the last call.
+            The new keys and values are written to it, and all of it is seen, as
+            `use_causal_mask` and the masks let it.
+        cache_index: int `()` or `(B,)`. How many tokens the cache holds.
+        key_value: the pair that `project_key_value` of this layer, or of another one
+            with the same G, K and V, returned. `value` and `key` are then not read.
+
+    Returns:
+        `(B, T, O)`; with `return_attention_scores` the tuple of it and the weights
+        before dropout, `(B, H, T, S)`, at least float32; with a cache the tuple of it
+        and the new cache.
+
+    Masking: `query_mask`, `value_mask` and `key_mask` are filled from the Keras masks,
+        and combined with all others by AND. What they mask may hold anything, NaN
+        included. The query's mask is passed on.
+
+    Numerics: scores, softmax and sums in at least float32, the norms too.
+
+    Raises:
+        ValueError: `` `num_key_value_heads` must divide `num_heads`... ``,
+            `` The cache must have room for the new tokens... `` (when eager; under a
+            compiler such tokens are not written), `` `value` or `key_value` must be
+            given. ``, `` `cache` needs a `cache_index`... ``, `` `cache` can't be
+            combined with `key_value`... ``, `` `attention_mask` can't be combined
+            with the cache of a window... ``, `` `bias` must have as many heads as the
+            layer... ``, and for wrong sizes and ranks.
+        TypeError: `` `value_mask` must be boolean... `` (each mask alike), and
+            for a `rotary` or `bias` of another kind.
+
+    Example:
+
+    >>> layer = kseq.layers.MultiHeadAttention(
+    ...     4, 8, num_key_value_heads=2, rotary=kseq.layers.RotaryEmbedding())
+    >>> x = keras.random.normal((2, 5, 16), seed=0)
+    >>> y = layer(x, x, use_causal_mask=True)
+    >>> cache = layer.empty_cache(2, length=5)
+    >>> for t in range(5):
+    ...     step, cache = layer(x[:, t:t + 1], x[:, t:t + 1], use_causal_mask=True,
+    ...                         cache=cache, cache_index=t)
+    >>> float(keras.ops.max(keras.ops.abs(step[:, 0] - y[:, 4]))) < 1e-5
+    True
+
+    References:
+        Vaswani et al., 2017, "Attention is all you need", arXiv:1706.03762,
+        section 3.2.
+        Shazeer, 2019, "Fast transformer decoding", arXiv:1911.02150 (one key head).
+        Ainslie et al., 2023, "GQA", arXiv:2305.13245.
+        Dehghani et al., 2023, "Scaling vision transformers to 22 billion parameters",
+        arXiv:2302.05442 (norm of queries and keys).
+        Beltagy et al., 2020, "Longformer", arXiv:2004.05150 (the window).
+        Brandon et al., 2024, "Reducing transformer key-value cache size with
+        cross-layer attention", arXiv:2405.12981.
+    """
+
+    def __init__(
+        self,
+        num_heads: int,
+        key_dim: int,
+        value_dim: int | None = None,
+        *,
+        num_key_value_heads: int | None = None,
+        dropout: float = 0.0,
+        use_bias: bool = True,
+        output_shape: int | None = None,
+        rotary: RotaryEmbedding | None = None,
+        bias: RelativeBias | None = None,
+        scale: float | None = None,
+        query_key_norm: bool = False,
+        soft_cap: float | None = None,
+        window: int | None = None,
+        sinks: bool = False,
+        blockwise: bool | None = None,
+        kernel_initializer: Any = "glorot_uniform",
+        bias_initializer: Any = "zeros",
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(
+            num_heads,
+            key_dim,
+            value_dim,
+            num_key_value_heads=num_key_value_heads,
+            use_bias=use_bias,
+            output_shape=output_shape,
+            kernel_initializer=kernel_initializer,
+            bias_initializer=bias_initializer,
+            **kwargs,
+        )
+        self.dropout = check_rate("dropout", dropout)
+        self.rotary = _checked("rotary", rotary, RotaryEmbedding)
+        self.bias = _checked("bias", bias, RelativeBias)
+        if bias is not None and bias.num_heads != self.num_heads:
+            raise ValueError(
+                message(
+                    "`bias` must have as many heads as the layer.",
+                    bias_heads=bias.num_heads,
+                    num_heads=num_heads,
+                )
+            )
+        self.scale = scale
+        self.query_key_norm = query_key_norm
+        self.soft_cap = soft_cap
+        self.window = None if window is None else check_size("window", window)
+        self.use_sinks = sinks
+        self.blockwise = blockwise
+        self.seed = seed
+        if self.dropout:
+            self.seed_generator = keras.random.SeedGenerator(seed)
+
+    def build(
+        self,
+        query_shape: Shape,
+        value_shape: Shape | None = None,
+        key_shape: Shape | None = None,
+    ) -> None:
+        self.build_projections(query_shape, value_shape, key_shape)
+        if self.query_key_norm:
+            self.query_norm = self._norm("query_norm", self.num_heads)
+            if value_shape is not None:
+                self.key_norm = self._norm("key_norm", self.num_key_value_heads)
+        if self.bias is not None and not self.bias.built:
+            self.bias.build((None, None))
+            self.bias.built = True
+        self.sinks = None
+        if self.use_sinks:
+            self.sinks = self.add_weight(
+                shape=(self.num_heads,), name="sinks", initializer="zeros"
+            )
+
+    def _norm(self, name: str, heads: int) -> keras.layers.RMSNormalization:
+        norm = keras.layers.RMSNormalization(dtype=self.dtype_policy, name=name)
+        norm.build((None, None, heads, self.key_dim))
+        return norm
+
+    def call(
+        self,
+        query: Tensor,
+        value: Tensor | None = None,
+        key: Tensor | None = None,
+        query_mask: Tensor | None = None,
+        value_mask: Tensor | None = None,
+        key_mask: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        return_attention_scores: bool = False,
+        training: bool | None = None,
+        use_causal_mask: bool = False,
+        positions: Tensor | None = None,
+        key_positions: Tensor | None = None,
+        cache: KeyValueCache | None = None,
+        cache_index: Any = None,
+        key_value: tuple[Tensor, Tensor] | None = None,
+    ) -> Any:
+        check_rank("query", query, (3,), "(B, T, D)")
+        _check_call(value, cache, cache_index, key_value, return_attention_scores)
+        query_mask = check_mask("query_mask", query_mask)
+        mask = key_value_mask(value_mask, key_mask)
+        # a NaN in the padding must not reach the gradient of a weight
+        query = zero_padding(query, query_mask, "query_mask")
+        slots = None
+        if cache is not None:
+            slots = token_positions(query, start_index=cache_index)  # (T,) or (B, T)
+        if positions is None:
+            positions = slots
+        queries = self.query_dense(query)
+        if self.query_key_norm:
+            queries = self.query_norm(queries)
+        queries = self._turned(queries, positions)
+        if key_value is None:
+            if key_positions is None:
+                key_positions = positions
+            key_value = self.project_key_value(
+                value, key, value_mask=mask, positions=key_positions
+            )
+        keys, values = key_value
+        options = {
+            "scale": self.scale,
+            "query_mask": query_mask,
+            "value_mask": mask,
+            "attention_mask": attention_mask,
+            "use_causal_mask": use_causal_mask,
+            "window": self.window,
+            "soft_cap": self.soft_cap,
+            "sinks": self.sinks,
+        }
+        if training and self.dropout:
+            options |= {"dropout": self.dropout, "seed": self.seed_generator.next()}
+        if cache is None:
+            options |= self._bias(queries, keys, positions, key_positions)
+            return self._attend(queries, keys, values, options, return_attention_scores)
+        (keys, values, mask), key_slots, cache = self._cached(
+            KeyValueCache(keys, values, mask), cache, slots, cache_index
+        )
+        options |= {"value_mask": mask, "offset": cache_index}
+        if self._is_ring(cache):
+            # the tokens of a ring stand in no order
+            options |= self._in_ring(slots, key_slots, attention_mask)
+        options |= self._bias(queries, keys, slots, key_slots)
+        return self._attend(queries, keys, values, options, False), cache
+
+    def project_key_value(
+        self,
+        value: Tensor,
+        key: Tensor | None = None,
+        value_mask: Tensor | None = None,
+        positions: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """Keys `(B, S, G, K)` and values `(B, S, G, V)`, for the call's `key_value`.
+
+        What a decoder projects once for all steps, and what layers share.
+
+        Args:
+            value: float `(B, S, E)`.
+            key: float `(B, S, F)`. Defaults to `value`.
+            value_mask: bool `(B, S)`. True is a real key and value; the call needs it
+                again.
+            positions: int `(S,)` or `(B, S)`. Of the keys, for `rotary`. Defaults to
+                counting from 0.
+        """
+        check_rank("value", value, (3,), "(B, S, E)")
+        value = zero_padding(value, value_mask, "value_mask")
+        if key is None:
+            key = value
+        else:
+            check_rank("key", key, (3,), "(B, S, F)")
+            key = zero_padding(key, value_mask, "key_mask")
+        keys = self.key_dense(key)
+        if self.query_key_norm:
+            keys = self.key_norm(keys)
+        return self._turned(keys, positions), self.value_dense(value)
+
+    def empty_cache(self, batch_size: Any, length: int) -> KeyValueCache:
+        """A cache with no tokens, for the call's `cache`.
+
+        Args:
+            batch_size: int. B.
+            length: int. The most tokens that it will hold. With a `window` W it has at
+                most W slots, a ring, which never ends.
+        """
+        slots = length if self.window is None else min(length, self.window)
+        shape = (batch_size, slots, self.num_key_value_heads)
+        return KeyValueCache(
+            ops.zeros((*shape, self.key_dim), self.compute_dtype),
+            ops.zeros((*shape, self.value_dim), self.compute_dtype),
+            ops.zeros(shape[:2], "bool"),
+        )
+
+    def _is_ring(self, cache: KeyValueCache) -> bool:
+        return self.window is not None and cache.mask.shape[1] == self.window
+
+    def _cached(
+        self,
+        new: KeyValueCache,
+        cache: KeyValueCache,
+        slots: Tensor,
+        index: Any,
+    ) -> tuple[KeyValueCache, Tensor, KeyValueCache]:
+        """Keys, values and mask that are seen; their positions; the new cache."""
+        length = cache.mask.shape[1]
+        if new.mask is None:
+            new = new._replace(mask=ops.ones(ops.shape(new.key)[:2], "bool"))
+        if not self._is_ring(cache):
+            check_room(length, index, new.key.shape[1])
+            cache = write_cache(cache, new, slots)
+            return cache, ops.arange(length), cache
+        # old tokens that new ones write over are seen by the first of the new
+        before = ring_positions(length, index)
+        slots = ops.reshape(slots, (-1, ops.shape(slots)[-1]))  # (1, T) or (B, T)
+        seen = KeyValueCache(
+            *(ops.concatenate(pair, axis=1) for pair in zip(cache, new, strict=True))
+        )
+        positions = ops.concatenate([before, slots], axis=1)
+        last = KeyValueCache(*(x[:, -length:] for x in new))
+        return seen, positions, write_cache(cache, last, slots[:, -length:] % length)
+
+    def _in_ring(
+        self, slots: Tensor, key_slots: Tensor, attention_mask: Tensor | None
+    ) -> dict[str, Any]:
+        if attention_mask is not None:
+            raise ValueError(
+                message(
+                    "`attention_mask` can't be combined with the cache of a window.",
+                    fix="Mark padding by `value_mask`: the cache remembers it.",
+                    window=self.window,
+                )
+            )
+        mask = causal_mask(slots, key_slots, self.window)
+        return {"attention_mask": mask, "use_causal_mask": False, "window": None}
+
+    def _turned(self, x: Tensor, positions: Tensor | None) -> Tensor:
+        return x if self.rotary is None else self.rotary(x, positions=positions)
+
+    def _bias(
+        self,
+        queries: Tensor,
+        keys: Tensor,
+        positions: Tensor | None,
+        key_positions: Tensor | None,
+    ) -> dict[str, Any]:
+        """The relative bias: by distance, which is short, where positions count up."""
+        if self.bias is None:
+            return {}
+        length, source = ops.shape(queries)[1], ops.shape(keys)[1]
+        if positions is None and key_positions is None:
+            distances = ops.arange(length + source - 1) - (length - 1)
+            return {"distance_bias": self.bias(distances)}
+        i = ops.arange(length) if positions is None else positions
+        j = ops.arange(source) if key_positions is None else key_positions
+        bias = self.bias(ops.expand_dims(j, -2) - ops.expand_dims(i, -1))
+        if len(bias.shape) == 3:
+            return {"attention_bias": bias[None]}  # (1, H, T, S)
+        return {"attention_bias": ops.swapaxes(bias, 0, 1)}  # (B, H, T, S)
+
+    def _attend(
+        self,
+        queries: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        options: dict[str, Any],
+        return_attention_scores: bool,
+    ) -> Any:
+        weights = None
+        if wanted() == "statistics":
+            kept = options | {"dropout": 0.0}
+            record_as(self, attention_statistics(queries, keys, **kept))
+        if return_attention_scores or wanted() == "weights":
+            contexts, weights = dot_product_attention(queries, keys, values, **options)
+            if wanted() == "weights":
+                record_as(self, weights)
+        else:
+            contexts = attention(
+                queries, keys, values, blockwise=self.blockwise, **options
+            )
+        y = self.output_dense(contexts)
+        return (y, weights) if return_attention_scores else y
+
+    def compute_output_spec(
+        self,
+        query: Any,
+        value: Any = None,
+        *args: Any,
+        return_attention_scores: bool = False,
+        cache: Any = None,
+        key_value: Any = None,
+        **kwargs: Any,
+    ) -> Any:
+        """Symbolic outputs, as listed under Returns."""
+        del args, kwargs
+        y = keras.KerasTensor(
+            self.compute_output_shape(query.shape), self.compute_dtype
+        )
+        if cache is not None:
+            return y, KeyValueCache(
+                *(keras.KerasTensor(x.shape, x.dtype) for x in cache)
+            )
+        if not return_attention_scores:
+            return y
+        source = value.shape[1] if key_value is None else key_value[0].shape[1]
+        shape = (query.shape[0], self.num_heads, query.shape[1], source)
+        dtype = keras.backend.result_type(self.compute_dtype, "float32")
+        return y, keras.KerasTensor(shape, dtype)
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "dropout": self.dropout,
+            "rotary": None if self.rotary is None else part_config(self.rotary),
+            "bias": None if self.bias is None else part_config(self.bias),
+            "scale": self.scale,
+            "query_key_norm": self.query_key_norm,
+            "soft_cap": self.soft_cap,
+            "window": self.window,
+            "sinks": self.use_sinks,
+            "blockwise": self.blockwise,
+            "seed": self.seed,
+        }
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> "MultiHeadAttention":
+        """The layer that `get_config` describes."""
+        parts = {
+            name: keras.saving.deserialize_keras_object(config[name])
+            for name in ("rotary", "bias")
+            if config.get(name) is not None
+        }
+        return cls(**{**config, **parts})
+
+
+def _checked(name: str, part: Any, kind: type) -> Any:
+    if part is not None and not isinstance(part, kind):
+        raise TypeError(
+            message(
+                f"`{name}` must be a {kind.__name__} layer of kseq.layers.",
+                **{name: type(part).__name__},
+            )
+        )
+    return part
+
+
+def _check_call(
+    value: Tensor | None,
+    cache: KeyValueCache | None,
+    cache_index: Any,
+    key_value: tuple[Tensor, Tensor] | None,
+    return_attention_scores: bool,
+) -> None:
+    """Refuses arguments that don't go together."""
+    if value is None and key_value is None:
+        raise ValueError(message("`value` or `key_value` must be given.", value=None))
+    if (cache is None) != (cache_index is None):
+        raise ValueError(
+            message(
+                "`cache` needs a `cache_index`, the number of tokens in it.",
+                cache=type(cache).__name__,
+                cache_index=cache_index,
+            )
+        )
+    if cache is not None and (key_value is not None or return_attention_scores):
+        raise ValueError(
+            message(
+                "`cache` can't be combined with `key_value` or "
+                "`return_attention_scores`.",
+                fix="Take the weights of a full call, or from `capture()`.",
+                return_attention_scores=return_attention_scores,
+            )
+        )

@@ -1,0 +1,88 @@
+"""Keys and values of the tokens so far, for decoding a few tokens at a time."""
+
+from typing import NamedTuple
+
+from keras import ops
+
+from kseq._checks import message
+from kseq._typing import Tensor
+from kseq.backend import is_concrete
+
+
+class KeyValueCache(NamedTuple):
+    """The keys and values of L slots.
+
+    The token at position p stands in slot p, or in slot p mod L of a ring, which
+    holds the last L tokens.
+
+    Attributes:
+        key: float `(B, L, G, K)`.
+        value: float `(B, L, G, V)`.
+        mask: bool `(B, L)`. True for a slot that holds a real token.
+    """
+
+    key: Tensor
+    value: Tensor
+    mask: Tensor
+
+
+def write_cache(
+    cache: KeyValueCache, new: KeyValueCache, slots: Tensor
+) -> KeyValueCache:
+    """The cache with T new tokens in it, in the dtype that it has.
+
+    Args:
+        cache: L slots.
+        new: the keys, values and mask of T tokens.
+        slots: int `(T,)` or `(B, T)`. Where each goes. A slot past the end is not
+            written under a compiler, which can't raise.
+    """
+    shape = ops.shape(new.mask)
+    rows = ops.broadcast_to(ops.arange(shape[0], dtype="int32")[:, None], shape)
+    slots = ops.broadcast_to(ops.cast(slots, "int32"), shape)
+    places = ops.reshape(ops.stack([rows, slots], axis=-1), (-1, 2))  # (B T, 2)
+
+    def written(old: Tensor, x: Tensor) -> Tensor:
+        x = ops.reshape(ops.cast(x, old.dtype), (-1, *old.shape[2:]))
+        return ops.scatter_update(old, places, x)
+
+    return KeyValueCache(*map(written, cache, new))
+
+
+def ring_positions(length: int, index: Tensor) -> Tensor:
+    """What each slot of a ring of `length` holds when `index` tokens were written.
+
+    That is the last position p < index with p mod L = slot; negative for an empty one.
+
+    Args:
+        length: int. L.
+        index: int `()` or `(B,)`.
+
+    Returns:
+        int `(1, L)` or `(B, L)`.
+    """
+    last = ops.reshape(ops.cast(index, "int32"), (-1, 1)) - 1
+    return last - (last - ops.arange(length, dtype="int32")) % length
+
+
+def check_room(length: int | None, index: Tensor, count: int | None) -> None:
+    """Refuses to write `count` tokens from `index` on past the end of a cache.
+
+    Checked when the index is known: a program that is compiled writes nothing there.
+
+    Raises:
+        ValueError: `` The cache must have room for the new tokens... ``
+    """
+    if length is None or count is None or not is_concrete(index):
+        return
+    last = int(ops.max(index))
+    if last + count > length:
+        raise ValueError(
+            message(
+                "The cache must have room for the new tokens.",
+                fix="Make a longer one: `layer.empty_cache(batch_size, length)`.",
+                cache_length=length,
+                cache_index=last,
+                tokens=count,
+            )
+        )
