@@ -29,6 +29,9 @@ class LayerCase:
         dropout: whether the rate does something.
         causal: whether the first output at step t depends on inputs up to t only.
         ids: how many token ids there are, where the inputs are ids.
+        bias: whether it maps distances, ids of both signs, to an attention bias:
+            heads first, at least float32.
+        constant: whether the outputs depend on the shape of the inputs only.
     """
 
     make: Callable[..., keras.Layer]
@@ -38,6 +41,8 @@ class LayerCase:
     dropout: bool = False
     causal: bool = False
     ids: int = 0
+    bias: bool = False
+    constant: bool = False
 
     def inputs(self, seed: int = 0) -> list[Any]:
         """Normal values or ids, in the structure of `shapes`."""
@@ -45,7 +50,8 @@ class LayerCase:
 
         def draw(shape: tuple) -> np.ndarray:
             if self.ids:
-                return rng.integers(0, self.ids, shape).astype("int32")
+                lowest = 1 - self.ids if self.bias else 0
+                return rng.integers(lowest, self.ids, shape).astype("int32")
             return rng.normal(size=shape).astype("float32")
 
         return _map_shapes(draw, self.shapes)
@@ -70,6 +76,10 @@ class LayerCase:
             return keras.Input(batch_shape=shape, dtype=dtype)
 
         return _map_shapes(make, self.shapes)
+
+    def output_dtype(self, compute_dtype: str) -> str:
+        """The dtype of the first output under a policy of half precision."""
+        return "float32" if self.bias else compute_dtype
 
     def built(self, rate: float = 0.0, seed: int | None = 0, **options: Any) -> Any:
         """The layer with normal weights of `seed`, biases too."""
@@ -177,6 +187,7 @@ def _attention(make: Callable[..., keras.Layer]) -> LayerCase:
         [(B, T, U), (B, S, M)],
         masks={0: "query_mask", 1: "value_mask"},
         options={"return_attention_scores": True},
+        causal=True,
     )
 
 
@@ -195,6 +206,12 @@ def _attention_rnn(rate: float, dtype: Any = None, **kwargs: Any) -> keras.Layer
 
 
 LAYER_CASES: dict[type, LayerCase] = {
+    layers.AlibiBias: LayerCase(
+        lambda rate, **kwargs: layers.AlibiBias(3, **kwargs),
+        [(T, S)],
+        ids=11,
+        bias=True,
+    ),
     layers.AttentionCell: LayerCase(
         _attention_cell,
         [(B, D), [(B, U)], (B, S, M)],
@@ -211,6 +228,9 @@ LAYER_CASES: dict[type, LayerCase] = {
     ),
     layers.BahdanauAttention: _attention(
         lambda **kw: layers.BahdanauAttention(3, **kw)
+    ),
+    layers.CoverageAttention: _attention(
+        lambda **kw: layers.CoverageAttention(3, **kw)
     ),
     layers.Dropout: LayerCase(
         lambda rate, **kwargs: layers.Dropout(rate, seed=1, **kwargs),
@@ -229,13 +249,65 @@ LAYER_CASES: dict[type, LayerCase] = {
     layers.LayerNormGRUCell: _cell(layers.LayerNormGRUCell, U),
     layers.LayerNormLSTM: _recurrent(layers.LayerNormLSTM),
     layers.LayerNormLSTMCell: _cell(layers.LayerNormLSTMCell, U, U),
+    layers.LinearAttention: LayerCase(
+        lambda rate, **kwargs: layers.LinearAttention(
+            4, 3, value_dim=2, num_key_value_heads=2, **kwargs
+        ),
+        [(B, T, U), (B, T, M)],
+        masks={0: "query_mask", 1: "value_mask"},
+        options={"use_causal_mask": True},
+        causal=True,
+    ),
+    layers.LocalAttention: _attention(lambda **kw: layers.LocalAttention(2, **kw)),
+    layers.LocationSensitiveAttention: _attention(
+        lambda **kw: layers.LocationSensitiveAttention(
+            3, filters=2, kernel_size=3, cumulative=True, **kw
+        )
+    ),
     layers.LuongAttention: _attention(
         lambda **kw: layers.LuongAttention(scaled=True, **kw)
     ),
     layers.MinGRU: _linear(layers.MinGRU, D),
     layers.MinGRUCell: _linear_cell(layers.MinGRUCell, D),
+    layers.MonotonicAttention: LayerCase(
+        lambda rate, **kwargs: layers.MonotonicAttention(
+            3, noise=rate, seed=1, **kwargs
+        ),
+        [(B, T, U), (B, S, M)],
+        masks={0: "query_mask", 1: "value_mask"},
+        options={"return_attention_scores": True},
+        dropout=True,
+        causal=True,
+    ),
+    layers.MultiHeadAttention: LayerCase(
+        lambda rate, **kwargs: layers.MultiHeadAttention(
+            4,
+            2,
+            3,
+            num_key_value_heads=2,
+            dropout=rate,
+            rotary=layers.RotaryEmbedding(),
+            bias=layers.AlibiBias(4),
+            sinks=True,
+            query_key_norm=True,
+            seed=1,
+            **kwargs,
+        ),
+        [(B, T, U), (B, S, M)],
+        masks={0: "query_mask", 1: "value_mask"},
+        options={"return_attention_scores": True},
+        dropout=True,
+        causal=True,
+    ),
     layers.PeepholeLSTM: _recurrent(layers.PeepholeLSTM),
     layers.PeepholeLSTMCell: _cell(layers.PeepholeLSTMCell, U, U),
+    layers.PositionEmbedding: LayerCase(
+        lambda rate, **kwargs: layers.PositionEmbedding(
+            3, interpolated_length=11, **kwargs
+        ),
+        [(B, T, U)],
+        constant=True,
+    ),
     layers.ProjectedLSTM: _recurrent(layers.ProjectedLSTM, proj_units=3),
     layers.ProjectedLSTMCell: _cell(layers.ProjectedLSTMCell, 3, U, proj_units=3),
     layers.Residual: LayerCase(
@@ -247,8 +319,28 @@ LAYER_CASES: dict[type, LayerCase] = {
     ),
     layers.RGLRU: _linear(layers.RGLRU, U, num_heads=2),
     layers.RGLRUCell: _linear_cell(layers.RGLRUCell, U, num_heads=2),
+    layers.RotaryEmbedding: LayerCase(
+        lambda rate, **kwargs: layers.RotaryEmbedding(
+            rotary_dim=4, scaling=kseq.ops.YaRNScaling(2, 64), **kwargs
+        ),
+        [(B, T, 3, M)],
+        causal=True,
+    ),
     layers.SimpleRNN: _recurrent(layers.SimpleRNN),
     layers.SimpleRNNCell: _cell(layers.SimpleRNNCell, U),
+    layers.SinePositionEncoding: LayerCase(
+        lambda rate, **kwargs: layers.SinePositionEncoding(**kwargs),
+        [(B, T, U)],
+        constant=True,
+    ),
+    layers.T5RelativeBias: LayerCase(
+        lambda rate, **kwargs: layers.T5RelativeBias(
+            3, num_buckets=8, max_distance=7, **kwargs
+        ),
+        [(T, S)],
+        ids=11,
+        bias=True,
+    ),
     layers.ZoneoutCell: LayerCase(
         _zoneout_cell, [(B, D), [(B, U), (B, U)]], dropout=True
     ),

@@ -9,7 +9,9 @@ from kseq.backend.compiled import compiled
 from kseq.backend.concrete import is_concrete
 from kseq.backend.custom_gradient import custom_gradient
 from kseq.backend.dropout import dropout
+from kseq.backend.fused import has_fused_attention
 from kseq.backend.loop import Buffer, empty, filled, loop, stacked
+from kseq.backend.normal import normal
 from kseq.backend.replicas import sum_over_replicas
 from kseq.backend.scan import scan
 
@@ -20,8 +22,10 @@ __all__ = [
     "dropout",
     "empty",
     "filled",
+    "has_fused_attention",
     "is_concrete",
     "loop",
+    "normal",
     "parallel_chains",
     "scan",
     "stacked",

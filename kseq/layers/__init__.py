@@ -3,9 +3,22 @@
 from kseq.layers.attention.attention_cell import AttentionCell
 from kseq.layers.attention.attention_rnn import AttentionRNN
 from kseq.layers.attention.bahdanau_attention import BahdanauAttention
+from kseq.layers.attention.coverage_attention import CoverageAttention
+from kseq.layers.attention.linear_attention import LinearAttention
+from kseq.layers.attention.local_attention import LocalAttention
+from kseq.layers.attention.location_sensitive_attention import (
+    LocationSensitiveAttention,
+)
 from kseq.layers.attention.luong_attention import LuongAttention
+from kseq.layers.attention.monotonic_attention import MonotonicAttention
+from kseq.layers.attention.multi_head_attention import MultiHeadAttention
 from kseq.layers.dropout import Dropout
 from kseq.layers.embedding import Embedding
+from kseq.layers.positions.alibi_bias import AlibiBias
+from kseq.layers.positions.position_embedding import PositionEmbedding
+from kseq.layers.positions.rotary_embedding import RotaryEmbedding
+from kseq.layers.positions.sine_position_encoding import SinePositionEncoding
+from kseq.layers.positions.t5_relative_bias import T5RelativeBias
 from kseq.layers.recurrent.gru import GRU
 from kseq.layers.recurrent.gru_cell import GRUCell
 from kseq.layers.recurrent.layer_norm_gru import LayerNormGRU
@@ -34,9 +47,11 @@ __all__ = [
     "LSTM",
     "RGLRU",
     "RNN",
+    "AlibiBias",
     "AttentionCell",
     "AttentionRNN",
     "BahdanauAttention",
+    "CoverageAttention",
     "Dropout",
     "Embedding",
     "GRUCell",
@@ -45,17 +60,26 @@ __all__ = [
     "LayerNormGRUCell",
     "LayerNormLSTM",
     "LayerNormLSTMCell",
+    "LinearAttention",
+    "LocalAttention",
+    "LocationSensitiveAttention",
     "LuongAttention",
     "MinGRU",
     "MinGRUCell",
+    "MonotonicAttention",
+    "MultiHeadAttention",
     "PeepholeLSTM",
     "PeepholeLSTMCell",
+    "PositionEmbedding",
     "ProjectedLSTM",
     "ProjectedLSTMCell",
     "RGLRUCell",
     "Residual",
     "ResidualCell",
+    "RotaryEmbedding",
     "SimpleRNN",
     "SimpleRNNCell",
+    "SinePositionEncoding",
+    "T5RelativeBias",
     "ZoneoutCell",
 ]

@@ -20,16 +20,27 @@ from kseq.layers import (
     AttentionCell,
     AttentionRNN,
     BahdanauAttention,
+    CoverageAttention,
     Dropout,
     Embedding,
     GRUCell,
+    LocalAttention,
+    LocationSensitiveAttention,
     LSTMCell,
     LuongAttention,
+    MonotonicAttention,
     SimpleRNNCell,
 )
 
 CELLS = {"rnn": SimpleRNNCell, "gru": GRUCell, "lstm": LSTMCell}
-ATTENTIONS = ("bahdanau", "luong", None)
+ATTENTIONS = {  # of the width U of the decoder
+    "bahdanau": BahdanauAttention,
+    "luong": lambda units, **options: LuongAttention(**options),
+    "local": lambda units, **options: LocalAttention(**options),
+    "monotonic": MonotonicAttention,
+    "location": LocationSensitiveAttention,
+    "coverage": CoverageAttention,
+}
 _LENGTH_MULTIPLE = 8  # generate pads sources to it, to compile for few lengths
 
 
@@ -59,8 +70,9 @@ class RecurrentSeq2Seq(keras.Model):
             encoder has half of them in each direction.
         num_layers: int. Layers of the encoder, and of the decoder. Defaults to `1`.
         cell: `"rnn"`, `"gru"` or `"lstm"`. Defaults to `"gru"`.
-        attention: `"bahdanau"` (additive), `"luong"` (general) or `None`. Defaults
-            to `"bahdanau"`.
+        attention: `"bahdanau"` (additive), `"luong"` (general), `"local"`,
+            `"monotonic"`, `"location"` (sensitive), `"coverage"` or `None`: the layers
+            of these names, as they are by default. Defaults to `"bahdanau"`.
         bidirectional: bool. Whether the encoder reads both ways. Defaults to `True`.
         dropout: probability in [0, 1). Defaults to `0.0`.
         start_id: int. The target id that decoding starts from. Defaults to `1`.
@@ -127,7 +139,7 @@ class RecurrentSeq2Seq(keras.Model):
         self.units = check_size("units", units)
         self.num_layers = check_size("num_layers", num_layers)
         self.cell = check_choice("cell", cell, CELLS)
-        self.attention = check_choice("attention", attention, ATTENTIONS)
+        self.attention = check_choice("attention", attention, [*ATTENTIONS, None])
         self.bidirectional = bidirectional
         self.dropout = check_rate("dropout", dropout)
         self.start_id = check_size("start_id", start_id)
@@ -179,9 +191,17 @@ class RecurrentSeq2Seq(keras.Model):
             dtype=dtype,
             name="target_embedding",
         )
-        self.encoder_layers = [
+        encoders = [
             self._encoder_layer(f"encoder_{i}", dtype) for i in range(self.num_layers)
         ]
+        if self.bidirectional:
+            # all of them are alive here: it copies its layer, and while a model is
+            # loaded Keras takes two layers of one id() for the same
+            encoders = [
+                layers.Bidirectional(layer, dtype=dtype, name=layer.name)
+                for layer in encoders
+            ]
+        self.encoder_layers = encoders
         states = 2 if self.cell == "lstm" else 1
         self.bridges = [
             [
@@ -205,16 +225,13 @@ class RecurrentSeq2Seq(keras.Model):
 
     def _encoder_layer(self, name: str, dtype: Any) -> keras.layers.Layer:
         units = self.units // 2 if self.bidirectional else self.units
-        layer = RNN(
+        return RNN(
             CELLS[self.cell](units, dtype=dtype),
             return_sequences=True,
             return_state=True,
             dtype=dtype,
             name=name,
         )
-        if not self.bidirectional:
-            return layer
-        return keras.layers.Bidirectional(layer, dtype=dtype, name=name)
 
     def _decoder_layer(
         self, name: str, attention: str | None, dtype: Any
@@ -224,10 +241,7 @@ class RecurrentSeq2Seq(keras.Model):
             return RNN(
                 cell, return_sequences=True, return_state=True, dtype=dtype, name=name
             )
-        if attention == "bahdanau":
-            mechanism = BahdanauAttention(self.units, dtype=dtype)
-        else:
-            mechanism = LuongAttention("general", dtype=dtype)
+        mechanism = ATTENTIONS[attention](self.units, dtype=dtype)
         attention_cell = AttentionCell(cell, mechanism, dtype=dtype)
         return AttentionRNN(attention_cell, return_state=True, dtype=dtype, name=name)
 
@@ -295,9 +309,9 @@ class RecurrentSeq2Seq(keras.Model):
         memory, memory_mask, states = self.encode(source_ids)
         state: dict[str, Any] = {"layers": states}
         if self.attention is not None:
-            memory, projected = self.decoder_layers[0].cell.prepare_memory(
-                memory, memory_mask
-            )
+            cell = self.decoder_layers[0].cell
+            memory, projected = cell.prepare_memory(memory, memory_mask)
+            states[0] += cell.attention.first_alignment(memory)
             state["memory"] = {
                 "memory": memory,
                 "memory_mask": memory_mask,

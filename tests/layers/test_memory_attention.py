@@ -13,6 +13,12 @@ LAYERS = {
     "normalized": lambda **kw: kseq.layers.BahdanauAttention(3, normalize=True, **kw),
     "dot": lambda **kw: kseq.layers.LuongAttention("dot", scaled=True, **kw),
     "general": lambda **kw: kseq.layers.LuongAttention(**kw),
+    "local": lambda **kw: kseq.layers.LocalAttention(2, **kw),
+    "monotonic": lambda **kw: kseq.layers.MonotonicAttention(3, noise=0, **kw),
+    "location": lambda **kw: kseq.layers.LocationSensitiveAttention(
+        3, filters=2, kernel_size=3, **kw
+    ),
+    "coverage": lambda **kw: kseq.layers.CoverageAttention(3, **kw),
 }
 layers = pytest.mark.parametrize("name", LAYERS)
 RNG = np.random.default_rng(0)
@@ -28,6 +34,15 @@ def make(name, **options):
     return layer
 
 
+def assert_sums(name, weights):
+    """They are 1, or less where the paper does not normalize."""
+    sums = weights.sum(-1)
+    if name in ("local", "monotonic"):
+        assert 0 < sums.min() <= sums.max() < 1
+    else:
+        assert_close("sums", sums, np.ones(sums.shape))
+
+
 @layers
 def test_a_query_that_sees_nothing(name):
     layer = make(name)
@@ -39,7 +54,7 @@ def test_a_query_that_sees_nothing(name):
     )  # fmt: skip
     assert not weights[1].any()
     assert not context[1].any()
-    assert_close("sums", weights.sum(-1), [[1, 1], [0, 0], [1, 1]])
+    assert_sums(name, weights[[0, 2]])
     assert not d_inputs[0][1].any()
     assert not d_inputs[1][~VALUE_MASK].any()
     assert all(np.isfinite(g).all() for g in d_inputs + d_weights)
@@ -56,7 +71,7 @@ def test_a_query_that_sees_nothing_in_half_precision(name, dtype):
     assert keras.backend.standardize_dtype(weights.dtype) == "float32"
     assert not to_numpy(weights)[1].any()
     assert not to_numpy(context)[1].any()
-    assert_close("sums", to_numpy(weights)[[0, 2]].sum(-1), np.ones((2, 2)))
+    assert_sums(name, to_numpy(weights)[[0, 2]])
 
 
 @layers
@@ -116,12 +131,14 @@ def test_the_masks_of_embeddings(name):
     embedding = keras.layers.Embedding(1 + B * S, D, mask_zero=True)
     memory, query = embedding(ids), embedding(np.where(QUERY_MASK, 7, 0))
     context, weights = layer(query, memory, return_attention_scores=True)
-    want = layer(to_numpy(query), to_numpy(memory), value_mask=VALUE_MASK)
+    want = layer(
+        to_numpy(query), to_numpy(memory), query_mask=QUERY_MASK, value_mask=VALUE_MASK
+    )
     assert_close("context", to_numpy(context)[QUERY_MASK], to_numpy(want)[QUERY_MASK])
     assert not to_numpy(weights)[np.broadcast_to(~VALUE_MASK[:, None], (B, T, S))].any()
     # a layer that reads masks sees that they are still there, and the query's on
     # the context
-    recurrent = keras.layers.GRU(2)
+    recurrent = keras.layers.GRU(2, bias_initializer="ones")
     for tensor, mask in [
         (query, QUERY_MASK), (memory, VALUE_MASK), (context, QUERY_MASK)
     ]:  # fmt: skip
@@ -165,3 +182,8 @@ def test_masks_of_nested_lists_are_masks():
     mask[0, 1] = False
     got = layer(QUERY, MEMORY, value_mask=mask.tolist())
     assert_same("context", got, layer(QUERY, MEMORY, value_mask=mask))
+
+
+def test_a_mask_of_heads_is_refused():
+    with pytest.raises(ValueError, match=r"`attention_mask` must have shape \(B, T, S"):
+        make("dot")(QUERY, MEMORY, attention_mask=np.ones((B, 2, T, S), bool))

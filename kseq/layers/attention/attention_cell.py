@@ -27,31 +27,37 @@ class AttentionCell(keras.layers.Layer):
         output_t = [h_t; c_t]
 
     h_{t-1} is the first of the cell's states. The memory and its mask are call
-    arguments, so the state is the cell's own, and the weights are an output like
-    any other. (`tfa.seq2seq.AttentionWrapper` fed the context of the step before
-    and attended after the cell.)
+    arguments, and the weights are an output like any other. The states are the cell's
+    own, and after them, where the weights depend on those of earlier steps, the
+    attention's alignment `(B, S)`. (`tfa.seq2seq.AttentionWrapper` fed the context of
+    the step before and attended after the cell.)
 
     Args:
         cell: a recurrent cell or a list of them, as `kseq.layers.RNN` takes it.
-        attention: `kseq.layers.BahdanauAttention` or `kseq.layers.LuongAttention`.
+        attention: `kseq.layers.BahdanauAttention`, `LuongAttention`, `LocalAttention`,
+            `MonotonicAttention`, `LocationSensitiveAttention` or `CoverageAttention`.
 
     Call arguments:
         inputs: float `(B, D)`.
-        states: list of the cell's states, each `(B, U)`.
+        states: list of the cell's states, each `(B, U)`, and the alignment `(B, S)`
+            of an attention that has one; left out, it begins anew.
         memory: float `(B, S, M)`.
         memory_mask: bool `(B, S)`. True is a real entry of the memory.
         projected_memory: float; it and `memory` are then what `prepare_memory`
             returned, for many steps over one memory. None prepares here.
-        training: bool, handed to the cell.
+        training: bool, handed to the cell and to the attention.
 
     Returns:
         `((output, weights), states)`: `(B, U + M)`, `(B, S)` and the new states.
 
     Masking: a masked entry of the memory gets weight 0 and may hold anything.
 
+    Numerics: the alignment is carried in at least float32.
+
     Raises:
         TypeError: `` `attention` must be an attention over a memory... `` and
             `` `memory_mask` must be boolean... ``
+        ValueError: `` `alignment` must hold one tensor of shape (B, S)... ``
 
     Example:
 
@@ -68,7 +74,8 @@ class AttentionCell(keras.layers.Layer):
     """
 
     def __init__(self, cell: Any, attention: MemoryAttention, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
+        # Keras would round the alignment to the compute dtype on its way in
+        super().__init__(autocast=False, **kwargs)
         if not isinstance(attention, MemoryAttention):
             raise TypeError(
                 message(
@@ -83,8 +90,13 @@ class AttentionCell(keras.layers.Layer):
 
     @property
     def state_size(self) -> Any:
-        """Widths of the states: the cell's own."""
+        """Widths of the states: the cell's own; an alignment is as wide as a memory."""
         return state_size(self.cell)
+
+    @property
+    def cells(self) -> list[keras.Layer]:
+        """The cell inside, where a stack has its cells."""
+        return [self.cell]
 
     @property
     def cell_output_size(self) -> int:
@@ -113,8 +125,13 @@ class AttentionCell(keras.layers.Layer):
             self.cell.built = True
 
     def get_initial_state(self, batch_size: Any = None) -> Any:
-        """The cell's own first state."""
+        """The cell's own first states; a call begins the alignment."""
         return zero_states(self.cell, batch_size)
+
+    def split_states(self, states: Any) -> tuple[list[Any], list[Tensor]]:
+        """The cell's own states, and the alignment after them, if it is there."""
+        states, own = _listed(states), len(self.state_size)
+        return states[:own], states[own:]
 
     def prepare_memory(
         self, memory: Tensor, memory_mask: Tensor | None = None
@@ -140,6 +157,8 @@ class AttentionCell(keras.layers.Layer):
             memory, projected_memory = self.prepare_memory(memory, memory_mask)
         # as a mask over pairs: the padding of the memory is zeros already
         pair_mask = None if memory_mask is None else ops.expand_dims(memory_mask, 1)
+        states, alignment = self.split_states(states)
+        alignment = self.attention.first_alignment(memory, alignment)
         query = ops.expand_dims(keras.tree.flatten(states)[0], 1)  # (B, 1, U)
         context, weights = self.attention(
             query,
@@ -147,11 +166,15 @@ class AttentionCell(keras.layers.Layer):
             attention_mask=pair_mask,
             projected_value=projected_memory,
             return_attention_scores=True,
+            alignment=alignment,
+            training=training,
         )
-        context = context[:, 0]  # (B, M)
+        context, weights = context[:, 0], weights[:, 0]  # (B, M), (B, S)
+        inputs = ops.cast(inputs, self.compute_dtype)
         inputs = ops.concatenate([inputs, context], axis=-1)
         output, states = self.cell(inputs, states, training=training)
-        return (ops.concatenate([output, context], axis=-1), weights[:, 0]), states
+        states = _listed(states) + self.attention.next_alignment(alignment, weights)
+        return (ops.concatenate([output, context], axis=-1), weights), states
 
     def get_config(self) -> dict[str, Any]:
         return {
@@ -168,3 +191,7 @@ class AttentionCell(keras.layers.Layer):
             for key in ("cell", "attention")
         }
         return cls(**{**config, **parts})
+
+
+def _listed(states: Any) -> list[Any]:
+    return list(states) if isinstance(states, list | tuple) else [states]

@@ -21,7 +21,8 @@ class AttentionRNN(keras.layers.Layer):
         (output_t, w_t), states_t = cell(x_t, states_{t-1}, memory),  t = 1..T
 
     The memory is projected once; it and its mask are call arguments. All outputs
-    are returned, since a decoder needs them.
+    are returned, since a decoder needs them. The alignment of an attention whose
+    weights depend on those of earlier steps is the last of the states.
 
     Args:
         cell: `kseq.layers.AttentionCell`.
@@ -30,10 +31,11 @@ class AttentionRNN(keras.layers.Layer):
     Call arguments:
         sequences: float `(B, T, D)`, the inputs of the decoder.
         memory: float `(B, S, M)`, the outputs of an encoder.
-        initial_state: list of the cell's states, each `(B, U)`. None means zeros.
+        initial_state: list of the cell's states, each `(B, U)`, None means zeros;
+            and the alignment `(B, S)`, which begins anew if it is left out.
         sequences_mask: bool `(B, T)`. True is a real step.
         memory_mask: bool `(B, S)`. True is a real entry of the memory.
-        training: bool, handed to the cell.
+        training: bool, handed to the cell and to the attention.
         return_attention_scores: bool. True returns the weights too.
 
     Returns:
@@ -50,8 +52,9 @@ class AttentionRNN(keras.layers.Layer):
     Raises:
         TypeError: `` `cell` must be a kseq.layers.AttentionCell... `` and
             `` `memory_mask` must be boolean... ``
-        ValueError: `` `sequences` must have shape (B, T, D). `` and
-            `` `initial_state` must hold one tensor a state... ``
+        ValueError: `` `sequences` must have shape (B, T, D). ``,
+            `` `initial_state` must hold one tensor a state... `` and
+            `` `alignment` must hold one tensor of shape (B, S)... ``
 
     Example:
 
@@ -101,10 +104,13 @@ class AttentionRNN(keras.layers.Layer):
         sequences_mask = check_mask("sequences_mask", sequences_mask)
         memory_mask = check_mask("memory_mask", memory_mask)
         batch, size = ops.shape(sequences)[0], ops.shape(memory)[1]
+        alignment: list[Tensor] = []
         if initial_state is None:
             states = self.cell.get_initial_state(batch)
         else:
-            states = check_states(self.cell.cell, initial_state, sequences.shape[0])
+            states, alignment = self.cell.split_states(initial_state)
+            states = check_states(self.cell.cell, states, sequences.shape[0])
+        alignment = self.cell.attention.first_alignment(memory, alignment)
         memory, projected = self.cell.prepare_memory(memory, memory_mask)
         output_width = self.cell.cell_output_size + memory.shape[-1]
         with no_capture():
@@ -113,11 +119,11 @@ class AttentionRNN(keras.layers.Layer):
                     inputs, states, training=training, **constants
                 ),
                 zero_padding(sequences, sequences_mask, "sequences_mask"),
-                states,
+                [*states, *alignment],
                 {"memory": memory, "projected_memory": projected}
                 | ({} if memory_mask is None else {"memory_mask": memory_mask}),
                 variables=self.cell.step_variables,
-                seeded=self.cell.cell,
+                seeded=self.cell,
                 mask=sequences_mask,
                 empty_output=(
                     ops.zeros((batch, output_width), self.compute_dtype),

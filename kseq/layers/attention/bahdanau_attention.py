@@ -41,6 +41,7 @@ class BahdanauAttention(MemoryAttention):
         projected_value: float `(B, S, U)`, what `project_memory(value)` returned,
             to project a memory once and ask about it many times.
         return_attention_scores: bool. True returns the weights too.
+        alignment, training: taken by every attention; not used here.
 
     Returns:
         The context `(B, T, D)`; with `return_attention_scores` the tuple of it and
@@ -86,10 +87,10 @@ class BahdanauAttention(MemoryAttention):
         self.query_dense = self._dense("query_dense")
         self.memory_dense = self._dense("memory_dense")
 
-    def _dense(self, name: str) -> keras.layers.Dense:
+    def _dense(self, name: str, *, use_bias: bool = False) -> keras.layers.Dense:
         return keras.layers.Dense(
             self.units,
-            use_bias=False,
+            use_bias=use_bias,
             kernel_initializer=self.kernel_initializer.clone(),
             dtype=self.dtype_policy,
             name=name,
@@ -125,11 +126,11 @@ class BahdanauAttention(MemoryAttention):
 
     def scores(self, query: Tensor, key: Tensor) -> Tensor:
         """See `MemoryAttention.scores`."""
-        projected, scale = self.query_dense(query), ops.convert_to_tensor(self.scale)
+        projected, scale = self.query_dense(query), self.in_step(self.scale)
         if self.normalize:
-            projected = projected + self.bias
+            projected = projected + self.in_step(self.bias)
             compute = ops.cast(scale, self.weights_dtype)
-            gain = ops.cast(self.gain, self.weights_dtype)
+            gain = ops.cast(self.in_step(self.gain), self.weights_dtype)
             scale = gain * compute * ops.rsqrt(ops.sum(ops.square(compute)))
         return additive_scores(projected, key, scale)
 
