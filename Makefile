@@ -7,7 +7,7 @@ PYTHON ?= $(shell for python in python3.11 python3; do \
 VENV := .venv
 BIN := $(VENV)/bin
 LOGDIR ?= logs
-# arguments for the demo (make demo ARGS="--cell lstm"), pytest or bench-recurrence
+# arguments for the demo (make demo ARGS="--cell lstm"), pytest or a bench of one kind
 ARGS ?=
 PYTEST = $(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
@@ -15,7 +15,7 @@ PYTEST = $(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help demo tensorboard test test-all check bench bench-recurrence clean
+.PHONY: help demo tensorboard test test-all check bench bench-recurrence bench-attention clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) \
@@ -47,6 +47,10 @@ bench: $(VENV)/dev-installed ## Time kseq against its peers, on a quiet machine
 bench-recurrence: $(VENV)/bench-installed ## Time the recurrent layers on TensorFlow, then on JAX
 	KERAS_BACKEND=tensorflow $(BIN)/python tests/benchmarks/bench_recurrence.py $(ARGS)
 	KERAS_BACKEND=jax $(BIN)/python tests/benchmarks/bench_recurrence.py $(ARGS)
+
+bench-attention: $(VENV)/bench-installed ## Time attention on TensorFlow, then on JAX
+	KERAS_BACKEND=tensorflow $(BIN)/python tests/benchmarks/bench_attention.py $(ARGS)
+	KERAS_BACKEND=jax $(BIN)/python tests/benchmarks/bench_attention.py $(ARGS)
 
 clean: ## Remove .venv and the caches; logs stay
 	rm -rf $(VENV) build *.egg-info .mypy_cache .pytest_cache .ruff_cache

@@ -9,7 +9,7 @@ from kseq.backend import has_fused_attention
 from kseq.ops.blockwise_attention import blockwise_attention
 from kseq.ops.dot_product_attention import dot_product_attention
 
-# pairs of a query and a key from which blocks are faster, and not smaller only
+# pairs of a query and a key from which blocks are faster on both backends
 BLOCKWISE_PAIRS = 512 * 512
 # what `keras.ops.dot_product_attention` does as kseq does
 _FUSED_OPTIONS = {"scale", "use_causal_mask"}

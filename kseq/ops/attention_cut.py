@@ -13,8 +13,10 @@ from kseq.ops.attention_checks import check_attention, check_dropout, check_pair
 from kseq.ops.dot_product_attention import pair_bias
 from kseq.ops.masks import zero_padding
 
-# the most of each in a block; twice or half as many were slower by 2 to 70 %
-QUERIES, KEYS = 256, 512
+# the most of each in a block. Measured on two cores: with 512 keys TensorFlow is slower
+# by 16 to 25 %, with 256 JAX by 5 to 50 %; other numbers of queries are slower on both
+QUERIES = 256
+KEYS = 256 if keras.backend.backend() == "tensorflow" else 512
 
 
 def cut(

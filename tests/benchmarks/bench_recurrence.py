@@ -10,29 +10,23 @@ where it is installed.
 """
 
 import argparse
-import importlib.metadata
 import logging
-import os
-import platform
-import statistics
-import subprocess
-import sys
 import time
-from itertools import chain
-from pathlib import Path
 
 import keras
 import numpy as np
-from keras import ops
-from recurrence_peers import (
-    GATES,
-    Case,
+from layer_peer import layer_peer
+from measuring import (
     check_equal,
-    check_peers,
-    layer_peer,
-    make_peer,
-    peer_names,
+    gflops,
+    headed,
+    judged,
+    medians,
+    peak,
+    print_machine,
+    print_table,
 )
+from recurrence_peers import GATES, Case, check_peers, make_peer, peer_names
 
 import kseq
 
@@ -54,46 +48,6 @@ GOALS = {
     "MiB of kseq, T = 2048 / T = 512": "<= 4.4",
     "LSTM / MinGRU": ">= 5",
 }
-
-
-def headed(name):
-    """A column's name, with its goal if there is one."""
-    return f"{name} {GOALS.get(name, '')}".strip()
-
-
-def judged(value, name, goal=None):
-    """A ratio, and whether it meets its goal: that of `name`, if there is no other."""
-    sign, bound = (goal or GOALS[name]).split()
-    met = value >= float(bound) if sign == ">=" else value <= float(bound)
-    return f"{value:.2f} {'met' if met else 'NOT met'}"
-
-
-def print_table(title, columns, rows):
-    """Prints each row when it is known."""
-    print(f"\n{title}")
-    widths = [28, *(max(13 if "=" in name else 9, len(name)) for name in columns)]
-    for row in chain([["", *columns]], rows):
-        cells = [f"{v:.1f}" if isinstance(v, float) else str(v) for v in row]
-        print(cells[0].ljust(widths[0]), end="")
-        print(*(c.rjust(w) for c, w in zip(cells[1:], widths[1:])), flush=True)
-
-
-def medians(functions, rounds):
-    """Median ms of each function, which take turns, and the noise: see above.
-
-    Each runs twice in its turn, and the second run counts: the first one still finds
-    the threads of the peer before it at work.
-    """
-    times = {name: [] for name in functions}
-    for _ in range(rounds):
-        for name, run in functions.items():
-            run()
-            start = time.perf_counter()
-            run()
-            times[name].append(time.perf_counter() - start)
-    found = {name: statistics.median(values) for name, values in times.items()}
-    noise = max(found[name] / min(times[name]) for name in times)
-    return {name: 1e3 * seconds for name, seconds in found.items()}, f"{noise:.2f}"
 
 
 def best_keras(found):
@@ -125,7 +79,7 @@ def compare(title, training, options):
             if "torch" in found:
                 quotients.append(found["kseq"] / found["torch"])
             shown = [
-                f"{judged(value, '', goal)} ({goal})"
+                f"{judged(value, goal)} ({goal})"
                 for value, goal in zip(quotients, goals(case, training))
             ]
             yield case, floor, *found.values(), *shown, noise, f"{error:.0e}"
@@ -157,10 +111,10 @@ def masked(options):
             plain.step()
             functions = {"masked": peers["kseq"].step, "plain": plain.step}
             found, noise = medians(functions, options.rounds)
-            ratio = judged(found["masked"] / found["plain"], "masked / no mask")
+            ratio = judged(found["masked"] / found["plain"], GOALS["masked / no mask"])
             yield case, *found.values(), ratio, noise, f"{error:.0e}"
 
-    columns = ["masked", "no mask", headed("masked / no mask"), "noise", "error"]
+    columns = ["masked", "no mask", headed("masked / no mask", GOALS), "noise", "error"]
     print_table("Masked training step of kseq, ms", columns, rows())
 
 
@@ -184,10 +138,10 @@ def dropout(options):
                 peer.step()
             functions = {"dropout": dropped.step, "plain": plain.step}
             found, noise = medians(functions, options.rounds)
-            ratio = judged(found["dropout"] / found["plain"], "dropout / none")
+            ratio = judged(found["dropout"] / found["plain"], GOALS["dropout / none"])
             yield case, *found.values(), ratio, noise, f"{error:.0e}"
 
-    columns = ["dropout 0.1", "none", headed("dropout / none"), "noise", "error"]
+    columns = ["dropout 0.1", "none", headed("dropout / none", GOALS), "noise", "error"]
     print_table("Recurrent dropout in kseq, ms a training step", columns, rows())
 
 
@@ -206,41 +160,33 @@ def compile_time(options):
             for got, want in zip(gradients["kseq"], gradients["keras"]):
                 check_equal(f"{case}, gradient", got, want)
             others = (seconds[name] for name in names[1:])
-            yield case, judged(seconds["kseq"], "kseq, seconds"), *others
+            yield case, judged(seconds["kseq"], GOALS["kseq, seconds"]), *others
 
-    columns = [headed("kseq, seconds"), *names[1:]]
+    columns = [headed("kseq, seconds", GOALS), *names[1:]]
     print_table("First training step, seconds", columns, rows())
 
 
 def memory(options):
     """Peak memory of a training step as T grows; sizes 1, 2, 3: T = 128, 512, 2048."""
-    script = Path(__file__).with_name("recurrence_memory.py")
     names = [name for name in peer_names() if name != "torch"]
     lengths = [MEMORY_TIMES[size - 1] for size in options.size or (1, 2, 3)]
     ours = {}
 
-    def measure(name, length):
-        command = [sys.executable, str(script), name, str(length)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise SystemExit(done.stderr)
-        return map(float, done.stdout.split())
-
     def rows():
         for length in lengths:
-            measured = (measure(name, length) for name in names)
+            measured = (peak("recurrence_memory.py", name, length) for name in names)
             mib, ms = (dict(zip(names, found)) for found in zip(*measured))
             ours[length] = mib["kseq"]
             share = mib["kseq"] / mib[min(names[1:], key=ms.get)]
-            ratio = judged(share, "MiB, kseq / faster keras")
+            ratio = judged(share, GOALS["MiB, kseq / faster keras"])
             yield f"T = {length}", *mib.values(), *ms.values(), ratio
 
     columns = [f"{name} {unit}" for unit in ("MiB", "ms") for name in names]
-    columns.append(headed("MiB, kseq / faster keras"))
+    columns.append(headed("MiB, kseq / faster keras", GOALS))
     print_table("Peak of a training step, LSTM 32xTx128->256", columns, rows())
     if {512, 2048} <= set(ours):
         name = "MiB of kseq, T = 2048 / T = 512"
-        print(headed(name), "=", judged(ours[2048] / ours[512], name))
+        print(headed(name, GOALS), "=", judged(ours[2048] / ours[512], GOALS[name]))
 
 
 def mingru(options):
@@ -261,10 +207,10 @@ def mingru(options):
         for run in functions.values():
             run()
         found, noise = medians(functions, options.rounds)
-        ratio = judged(found["LSTM"] / found["MinGRU"], "LSTM / MinGRU")
+        ratio = judged(found["LSTM"] / found["MinGRU"], GOALS["LSTM / MinGRU"])
         yield str(case)[5:], *found.values(), ratio, noise, f"{error:.0e}"
 
-    columns = ["MinGRU", "LSTM", headed("LSTM / MinGRU"), "noise", "error"]
+    columns = ["MinGRU", "LSTM", headed("LSTM / MinGRU", GOALS), "noise", "error"]
     print_table("MinGRU and LSTM of kseq, ms a training step", columns, rows())
 
 
@@ -278,30 +224,6 @@ SECTIONS = {
     "memory": (memory, [], []),
     "mingru": (mingru, [], []),
 }
-
-
-def gflops():
-    """Speed of a product of two 2048 x 2048 matrices."""
-    matrix = ops.ones((2048, 2048))
-    run = {"product": lambda: np.asarray(ops.matmul(matrix, matrix))[0, 0]}
-    found, _ = medians(run, 7)
-    return 2 * 2048**3 / 1e6 / found["product"]
-
-
-def print_machine(measured):
-    cpuinfo = Path("/proc/cpuinfo")
-    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
-    models = [line.split(":")[1].strip() for line in lines if "model name" in line]
-    model = models[0] if models else platform.processor()
-    versions = []
-    for package in ("keras", keras.backend.backend(), "torch", "numpy"):
-        try:
-            versions.append(f"{package} {importlib.metadata.version(package)}")
-        except importlib.metadata.PackageNotFoundError:
-            versions.append(f"no {package}: it is no peer here")
-    print(f"{model}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
-    print(*versions, f"backend {keras.backend.backend()}", sep=", ")
-    print(f"a product of 2048 x 2048 x 2048 in float32: {measured:.0f} GFLOP/s")
 
 
 def parse_arguments():

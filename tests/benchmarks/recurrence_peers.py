@@ -4,17 +4,16 @@ Every peer takes the whole layer as users call it, on a batch-major `(B, T, D)`.
 """
 
 import importlib.util
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import keras
 import numpy as np
+from layer_peer import Peer, layer_peer
+from measuring import check_equal
 
 import kseq
 
 GATES = {"LSTM": 4, "GRU": 3, "SimpleRNN": 1}
-# of the largest entry of a tensor; right answers are within 4e-6
-TOLERANCE = 1e-4
 
 
 class Case(NamedTuple):
@@ -57,14 +56,6 @@ class Case(NamedTuple):
         return np.arange(self.time) < lengths[:, None]
 
 
-class Peer(NamedTuple):
-    """`forward()` returns the outputs, `step()` what `gradients` turns to Keras's."""
-
-    forward: Callable[[], Any]
-    step: Callable[[], Any]
-    gradients: Callable[[Any], list[Any]] = lambda found: found
-
-
 def peer_names():
     """The peers that this machine and this backend have, kseq first."""
     # JAX compiles always
@@ -85,53 +76,6 @@ def make_peer(name, case, tensors=None, *, recurrent_dropout=0.0, **options):
     layer.build(x.shape)
     layer.set_weights(weights)
     return layer_peer(layer, x, factors, tensors, jit=name != "keras", **options)
-
-
-def layer_peer(layer, x, factors, tensors=None, *, jit=True, **options):
-    """A built layer of kseq or Keras; the loss is `sum(factors * layer(x))`."""
-    tensors = tensors or {}
-    if keras.backend.backend() == "jax":
-        return _jax_peer(layer, x, factors, tensors, options)
-    return _tensorflow_peer(layer, x, factors, tensors, jit, options)
-
-
-def _tensorflow_peer(layer, x, factors, tensors, jit, options):
-    import tensorflow as tf
-
-    weights = [w.value for w in layer.trainable_weights]
-
-    def forward(x, tensors):
-        return layer(x, **tensors, **options)
-
-    def step(x, factors, tensors):
-        with tf.GradientTape() as tape:
-            loss = tf.reduce_sum(forward(x, tensors) * factors)
-        return tape.gradient(loss, weights)
-
-    x, factors, tensors = tf.nest.map_structure(tf.constant, (x, factors, tensors))
-    run = tf.function(forward, jit_compile=jit, autograph=False)
-    run_step = tf.function(step, jit_compile=jit, autograph=False)
-    return Peer(lambda: run(x, tensors), lambda: run_step(x, factors, tensors))
-
-
-def _jax_peer(layer, x, factors, tensors, options):
-    import jax
-
-    def forward(weights, others, x, tensors):
-        return layer.stateless_call(weights, others, x, **tensors, **options)[0]
-
-    def loss(weights, others, x, factors, tensors):
-        return jax.numpy.sum(forward(weights, others, x, tensors) * factors)
-
-    x, factors, tensors = jax.tree.map(jax.numpy.asarray, (x, factors, tensors))
-    weights = [w.value for w in layer.trainable_variables]
-    others = [w.value for w in layer.non_trainable_variables]
-    run, run_step = jax.jit(forward), jax.jit(jax.value_and_grad(loss))
-    return Peer(
-        lambda: jax.block_until_ready(run(weights, others, x, tensors)),
-        lambda: jax.block_until_ready(run_step(weights, others, x, factors, tensors)),
-        lambda found: found[1],
-    )
 
 
 def _torch_peer(case, x, factors, weights):
@@ -171,17 +115,6 @@ def _torch_peer(case, x, factors, weights):
         return [reorder(g) for g in (kernel, recurrent, bias)]
 
     return Peer(forward, step, gradients)
-
-
-def check_equal(what, got, want):
-    """Leaves the program where `got` is not `want`: a wrong answer is not timed."""
-    got, want = (np.asarray(a, "float64") for a in (got, want))
-    if got.shape != want.shape:
-        raise SystemExit(f"{what}: shape {got.shape}, not {want.shape}: not timed")
-    error = np.max(np.abs(got - want)) / np.max(np.abs(want))
-    if not error <= TOLERANCE:  # NaN is an error too
-        raise SystemExit(f"{what}: off by {error:.1e} of the largest: not timed")
-    return error
 
 
 def check_peers(case, peers, reference="keras"):

@@ -22,7 +22,7 @@ from kseq.ops.key_value_cache import (
     ring_positions,
     write_cache,
 )
-from kseq.ops.masks import causal_mask
+from kseq.ops.masks import causal_mask, combine_masks
 from kseq.ops.token_positions import token_positions
 
 
@@ -284,6 +284,13 @@ class MultiHeadAttention(MultiHead):
         if self._is_ring(cache):
             # the tokens of a ring stand in no order
             options |= self._in_ring(slots, key_slots, attention_mask)
+        if query.shape[1] == 1:
+            # what is masked in a cache is finite: as padding, all of it would be copied
+            # and zeroed at each step, which takes as long as the attention itself
+            pairs = combine_masks(
+                value_mask=mask, attention_mask=options["attention_mask"]
+            )
+            options |= {"value_mask": None, "attention_mask": pairs}
         options |= self._bias(queries, keys, slots, key_slots)
         return self._attend(queries, keys, values, options, False), cache
 
