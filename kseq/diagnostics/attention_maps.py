@@ -16,7 +16,7 @@ def attention_maps(model: keras.Model, x: Any) -> dict[str, np.ndarray]:
     """Returns the attention weights of each attention layer of `model` on `x`.
 
     Args:
-        model: a built model that holds attention layers of kseq.
+        model: a built model that holds attention layers of kseq or Keras.
         x: one batch of its inputs, as `model.predict` takes it: an array, or a
             list or dictionary of arrays.
 
@@ -46,7 +46,7 @@ class AttentionProbe:
     maps follow training, and the model's own compiled functions stay untouched.
 
     Args:
-        model: a built model that holds attention layers of kseq.
+        model: a built model that holds attention layers of kseq or Keras.
 
     Call arguments:
         x: one batch of inputs. Each new set of shapes traces once.
@@ -79,8 +79,8 @@ class AttentionProbe:
         if not maps:
             raise ValueError(
                 message(
-                    "`model` must hold a layer that records its attention weights, "
-                    "as those of `kseq.layers` do.",
+                    "`model` must hold a layer that has attention weights "
+                    "(LinearAttention has none).",
                     model=self._model_name,
                 )
             )

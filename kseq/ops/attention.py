@@ -49,7 +49,8 @@ def attention(
                 is_causal=options.get("use_causal_mask", False),
             )
         length, source = query.shape[1], key.shape[1]
-        known = length is not None and source is not None
+        # an exported program of JAX has lengths that are neither None nor numbers
+        known = isinstance(length, int) and isinstance(source, int)
         blockwise = known and length * source >= BLOCKWISE_PAIRS
     if blockwise:
         return blockwise_attention(query, key, value, **options)

@@ -1,5 +1,6 @@
 """What attention over pairs refuses."""
 
+import keras
 import numpy as np
 
 from kseq._checks import check_rank, check_rate, check_size, message
@@ -67,6 +68,18 @@ def check_pairs(
     sinks: Tensor | None,
 ) -> None:
     """Refuses terms of the scores whose sizes are not those of the pairs."""
+    if attention_bias is not None:
+        dtype = keras.backend.standardize_dtype(
+            getattr(attention_bias, "dtype", "float32")
+        )
+        if dtype == "bool":
+            raise TypeError(
+                message(
+                    "`attention_bias` must be a number for each pair.",
+                    fix="A boolean mask is called `attention_mask`.",
+                    dtype=dtype,
+                )
+            )
     (batch, length, heads, _), source = query.shape, key.shape[1]
     distances = length and source and length + source - 1
     pairs: Shape = (batch, heads, length, source)
@@ -101,7 +114,9 @@ def _fits(shape: Shape, sizes: Shape) -> bool:
 
 def check_dropout(dropout: float, seed: Tensor | None) -> None:
     """Refuses a rate outside [0, 1), and one without a seed."""
-    if check_rate("dropout", dropout) and seed is None:
+    if check_rate("dropout", dropout) and (seed is None or np.shape(seed) != (2,)):
         raise ValueError(
-            message("`dropout` needs a `seed` of two integers.", dropout=dropout)
+            message(
+                "`dropout` needs a `seed` of two integers.", dropout=dropout, seed=seed
+            )
         )

@@ -32,8 +32,11 @@ def masked_softmax(
     compute = keras.backend.result_type(scores.dtype, "float32")
     logits = ops.cast(scores, compute)
     mask = True if mask is None else mask
-    logits = ops.where(mask, logits, float(np.finfo(compute).min))
-    largest = ops.stop_gradient(ops.max(logits, axis=-1, keepdims=True))
+    least = float(np.finfo(compute).min)
+    logits = ops.where(mask, logits, least)
+    # with a first value, for there may be no entry at all
+    largest = ops.max(logits, axis=-1, keepdims=True, initial=least)
+    largest = ops.stop_gradient(largest)
     if sinks is not None:
         largest = ops.maximum(largest, ops.stop_gradient(sinks))
     exponentials = ops.where(mask, ops.exp(logits - largest), 0.0)

@@ -30,7 +30,9 @@ def test_weights_and_outputs_of_half_precision(case, half):
     assert dtype == case.output_dtype(half)
 
 
-@pytest.mark.parametrize("mode", ["compiled", "forward"])
+@pytest.mark.parametrize(
+    "mode", ["compiled", pytest.param("forward", marks=pytest.mark.slow)]
+)
 @cases()
 def test_gradients_of_mixed_precision(case, mode):
     """Compiled, as `fit` takes them; held to those of the eager layer."""

@@ -88,7 +88,9 @@ def test_dropout_is_off():
 
 def test_a_model_without_attention_is_refused():
     model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
-    with pytest.raises(ValueError, match="must hold a layer that records"):
+    with pytest.raises(
+        ValueError, match="must hold a layer that has attention weights"
+    ):
         attention_maps(model, ops.ones((2, 3)))
 
 

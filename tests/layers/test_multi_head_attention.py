@@ -463,6 +463,27 @@ def test_capture_of_weights_and_of_statistics():
     assert_close("max_weight", found["max_weight"], weights.max(-1))
 
 
+@pytest.mark.parametrize("dtype", ["uint8", "int64"])
+def test_positions_of_any_integer_type(dtype):
+    """Distances to keys before the query are negative."""
+    layer, x = make("alibi"), draw(B, T, D)
+    positions = np.arange(T, dtype=dtype)
+    want = layer(x, x)
+    for given in ({"key_positions": positions}, {}):
+        assert_close("y", layer(x, x, positions=positions, **given), want)
+    pair = layer.project_key_value(x)
+    last = layer(x[:, -1:], key_value=pair, positions=positions[-1:])
+    assert_close("last", last, to_numpy(want)[:, -1:])
+
+
+@pytest.mark.parametrize("shape", [(0, T, S), (B, 0, S), (B, T, 0)], ids=str)
+def test_sizes_of_zero(shape):
+    batch, length, source = shape
+    y = make()(draw(batch, length, D), draw(batch, source, D))
+    assert tuple(y.shape) == (batch, length, D)
+    assert np.isfinite(to_numpy(y)).all()
+
+
 @on_tensorflow
 def test_float64():
     layer = MultiHeadAttention(H, K, dtype="float64")
@@ -511,6 +532,73 @@ ERRORS = {
         lambda: make("window")(draw(B, T, D), draw(B, T, D)),
         "`window` needs `use_causal_mask=True`",
     ),
+    "cache of another batch": (
+        lambda: make()(
+            draw(B, 1, D),
+            draw(B, 1, D),
+            cache=make().empty_cache(3, 4),
+            cache_index=0,
+        ),
+        r"`cache.key` must have shape \(2, 4, 4, 4\)",
+    ),
+    "negative index": (
+        lambda: make()(
+            draw(B, 1, D),
+            draw(B, 1, D),
+            cache=make().empty_cache(B, 4),
+            cache_index=-1,
+        ),
+        "`cache_index` must not be negative",
+    ),
+    "index of another batch": (
+        lambda: make()(
+            draw(B, 1, D),
+            draw(B, 1, D),
+            cache=make().empty_cache(B, 4),
+            cache_index=np.zeros(3, "int32"),
+        ),
+        r"`cache_index` must have shape \(2,\)",
+    ),
+    "positions, bias and cache": (
+        lambda: make("alibi")(
+            draw(B, 1, D),
+            draw(B, 1, D),
+            positions=np.array([7]),
+            cache=make("alibi").empty_cache(B, 4),
+            cache_index=0,
+        ),
+        "`positions` can't be combined with a `bias` and a cache",
+    ),
+    "another number of groups": (
+        lambda: make()(
+            draw(B, T, D), key_value=make("t5").project_key_value(draw(B, S, D))
+        ),
+        r"`key_value \(key\)` must have shape \(2, None, 4, 4\)",
+    ),
+    "projection before build": (
+        lambda: MultiHeadAttention(2, 3).project_key_value(draw(B, S, D)),
+        "The layer must be built with a `value`",
+    ),
+    "symbolic projection": (
+        lambda: make().project_key_value(keras.Input((S, D))),
+        "`project_key_value` can't be a step of a functional model",
+    ),
+    "rank at build": (
+        lambda: MultiHeadAttention(2, 3)(draw(T, D), draw(T, D)),
+        "`query` must have shape",
+    ),
+    "odd width": (
+        lambda: MultiHeadAttention(2, 3, rotary=RotaryEmbedding()).build((B, T, D)),
+        "A width of pairs must be even",
+    ),
+    "soft cap": (
+        lambda: MultiHeadAttention(2, 3, soft_cap=0),
+        "`soft_cap` must be positive",
+    ),
+    "length of the cache": (
+        lambda: make().empty_cache(B, 0),
+        "`length` must be a positive integer",
+    ),
     "dropout": (lambda: MultiHeadAttention(4, 3, dropout=1.0), "`dropout` must be"),
 }
 
@@ -525,5 +613,10 @@ def test_errors(name):
 def test_kinds_of_parts_are_checked():
     with pytest.raises(TypeError, match="`rotary` must be a RotaryEmbedding layer"):
         MultiHeadAttention(2, 3, rotary=10_000)
+    one = draw(B, 1, D)
+    with pytest.raises(TypeError, match="`cache` must be a KeyValueCache"):
+        make()(one, one, cache=(1, 2, 3), cache_index=0)
+    with pytest.raises(TypeError, match="`key_value` must be the pair"):
+        make()(one, key_value=(1, 2, 3))
     with pytest.raises(TypeError, match="`value_mask` must be boolean"):
         make()(draw(B, T, D), draw(B, S, D), value_mask=np.ones((B, S)))

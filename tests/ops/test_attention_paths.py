@@ -292,6 +292,7 @@ BAD = {
     ),
     "soft cap": (dict(soft_cap=0.0), "`soft_cap` must be positive.*soft_cap=0.0"),
     "seed": (dict(dropout=0.1), "`dropout` needs a `seed` of two integers"),
+    "one seed": (dict(dropout=0.1, seed=3), "`dropout` needs a `seed` of two integers"),
     "rate": (dict(dropout=1.0), r"`dropout` must be a probability in \[0, 1\)"),
     "mask rank": (
         dict(attention_mask=np.ones((T, S), bool)),
@@ -353,3 +354,11 @@ def test_masks_of_numbers_are_refused(function, name, shape):
     inputs = arrays("plain")[: 2 if function is attention_statistics else 3]
     with pytest.raises(TypeError, match=f"`{name}` must be boolean"):
         function(*inputs, **{name: np.ones(shape, "float32")})
+
+
+@paths
+def test_a_boolean_bias_is_refused(path):
+    x = normal(B, T, 4, K)
+    bias = np.ones((B, 4, T, T), bool)
+    with pytest.raises(TypeError, match="`attention_bias` must be a number"):
+        path(x, x, x, attention_bias=bias)

@@ -34,8 +34,9 @@ def capture(*, statistics: bool = False) -> Iterator[dict[str, Any]]:
 
     It sees the attention layers of kseq, and `MultiHeadAttention`,
     `GroupQueryAttention`, `Attention` and `AdditiveAttention` of Keras. Layers look
-    for it when they are traced, so a function that was compiled before keeps running
-    without it: use `kseq.diagnostics.attention_maps(model, x)`, which traces its own.
+    for it when they are traced: a function that was compiled before keeps running
+    without it, and what one finds while it is traced it must return, for the values
+    mean nothing outside. `kseq.diagnostics.attention_maps(model, x)` does all this.
     Outputs are the same with and without it, up to the rounding between two paths.
 
     Args:

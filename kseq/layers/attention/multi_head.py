@@ -6,7 +6,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from kseq._checks import check_mask, check_size, message
+from kseq._checks import check_mask, check_rank, check_size, message
 from kseq._typing import Shape, Tensor
 
 
@@ -64,6 +64,13 @@ class MultiHead(keras.layers.Layer):
         key_shape: Shape | None = None,
     ) -> None:
         """Makes the projections; without `value_shape` those of key and value not."""
+        for name, shape, layout in (
+            ("query", query_shape, "(B, T, D)"),
+            ("value", value_shape, "(B, S, E)"),
+            ("key", key_shape, "(B, S, F)"),
+        ):
+            if shape is not None:
+                check_rank(name, shape, (3,), layout)
         heads, groups = self.num_heads, self.num_key_value_heads
         self.query_dense = self._to_heads("query_dense", heads, self.key_dim)
         self.query_dense.build(query_shape)

@@ -23,7 +23,7 @@ from kseq.ops.key_value_cache import (
     write_cache,
 )
 from kseq.ops.masks import causal_mask, combine_masks
-from kseq.ops.token_positions import token_positions
+from kseq.ops.token_positions import check_positions, token_positions
 
 
 @keras.saving.register_keras_serializable(package="kseq")
@@ -34,13 +34,16 @@ class MultiHeadAttention(MultiHead):
         a_h = attention(q_h, k_g, v_g), g = floor(h / (H / G));  sum_h a_h W_o,h + b
 
     x is `query`, z is `value`, and y is `key` or else `value`; the attention is that
-    of `kseq.ops.dot_product_attention`. Its arguments are those of
-    `keras.layers.MultiHeadAttention`, and so are its weights, in shape and order:
+    of `kseq.ops.dot_product_attention`. It is called as
+    `keras.layers.MultiHeadAttention` is, and has its weights, in shape and order:
     `layer.set_weights(keras_layer.get_weights())` moves them, from
     `keras.layers.GroupQueryAttention` too. It differs from the Keras layer in this:
-    masks hold on every path and the masks of the caller's tensors stay; a query that
-    may see nothing gets 0; no T x S matrix is held for long sequences; the kernels
-    are drawn as the matrices that they are, which makes them larger.
+    masks hold on every path and the masks of the caller's tensors stay (but `x + y`
+    drops a Keras mask: use `keras.layers.Add`); a query that may see nothing gets 0;
+    no T x S matrix is held for long sequences; the kernels are drawn as the matrices
+    that they are, which makes them larger. Regularizers, constraints,
+    `attention_axes` and `flash_attention` are not here, inputs have rank 3,
+    `output_shape` is one width, and masks are boolean and of the shapes below.
 
     Args:
         num_heads: int. H.
@@ -84,8 +87,9 @@ class MultiHeadAttention(MultiHead):
         use_causal_mask: bool. True hides the keys after a query; with a cache, those
             after its position.
         positions: int `(T,)` or `(B, T)`. Positions of the queries, for `rotary` and
-            `bias`. None counts from 0, or from `cache_index`. (What a query may see
-            depends on the order of the tokens, not on these.)
+            `bias` (with a bias they cost T x S of memory). None counts from 0, or
+            from `cache_index`. What a query may see depends on the order of the
+            tokens, not on these.
         key_positions: int `(S,)` or `(B, S)`. Those of the keys. Defaults to
             `positions`.
         cache: a `kseq.ops.KeyValueCache`, from `empty_cache` or from the last call.
@@ -177,6 +181,8 @@ class MultiHeadAttention(MultiHead):
             **kwargs,
         )
         self.dropout = check_rate("dropout", dropout)
+        if soft_cap is not None and not soft_cap > 0:
+            raise ValueError(message("`soft_cap` must be positive.", soft_cap=soft_cap))
         self.rotary = _checked("rotary", rotary, RotaryEmbedding)
         self.bias = _checked("bias", bias, RelativeBias)
         if bias is not None and bias.num_heads != self.num_heads:
@@ -208,6 +214,9 @@ class MultiHeadAttention(MultiHead):
             self.query_norm = self._norm("query_norm", self.num_heads)
             if value_shape is not None:
                 self.key_norm = self._norm("key_norm", self.num_key_value_heads)
+        if self.rotary is not None and not self.rotary.built:
+            self.rotary.build((None, None, self.num_heads, self.key_dim))
+            self.rotary.built = True
         if self.bias is not None and not self.bias.built:
             self.bias.build((None, None))
             self.bias.built = True
@@ -242,6 +251,10 @@ class MultiHeadAttention(MultiHead):
     ) -> Any:
         check_rank("query", query, (3,), "(B, T, D)")
         _check_call(value, cache, cache_index, key_value, return_attention_scores)
+        if cache is not None:
+            self._check_cache(query, cache, cache_index, positions)
+        if key_value is not None:
+            self._check_key_value(query, key_value)
         query_mask = check_mask("query_mask", query_mask)
         mask = key_value_mask(value_mask, key_mask)
         # a NaN in the padding must not reach the gradient of a weight
@@ -303,7 +316,8 @@ class MultiHeadAttention(MultiHead):
     ) -> tuple[Tensor, Tensor]:
         """Keys `(B, S, G, K)` and values `(B, S, G, V)`, for the call's `key_value`.
 
-        What a decoder projects once for all steps, and what layers share.
+        What a decoder projects once for all steps, and what layers share, inside the
+        `call` of a layer or model of yours.
 
         Args:
             value: float `(B, S, E)`.
@@ -313,6 +327,24 @@ class MultiHeadAttention(MultiHead):
             positions: int `(S,)` or `(B, S)`. Of the keys, for `rotary`. Defaults to
                 counting from 0.
         """
+        if isinstance(value, keras.KerasTensor):
+            raise ValueError(
+                message(
+                    "`project_key_value` can't be a step of a functional model, which "
+                    "would not find its weights when loaded.",
+                    fix="Use it in the `call` of a layer or model of your own.",
+                    value=value,
+                )
+            )
+        if not self.built or not hasattr(self, "key_dense"):
+            raise ValueError(
+                message(
+                    "The layer must be built with a `value` before it projects one.",
+                    fix="Call it on `query` and `value` first, or `build` it with "
+                    "their shapes.",
+                    built=self.built,
+                )
+            )
         check_rank("value", value, (3,), "(B, S, E)")
         value = zero_padding(value, value_mask, "value_mask")
         if key is None:
@@ -333,6 +365,7 @@ class MultiHeadAttention(MultiHead):
             length: int. The most tokens that it will hold. With a `window` W it has at
                 most W slots, a ring, which never ends.
         """
+        length = check_size("length", length)
         slots = length if self.window is None else min(length, self.window)
         shape = (batch_size, slots, self.num_key_value_heads)
         return KeyValueCache(
@@ -340,6 +373,54 @@ class MultiHeadAttention(MultiHead):
             ops.zeros((*shape, self.value_dim), self.compute_dtype),
             ops.zeros(shape[:2], "bool"),
         )
+
+    def _check_cache(
+        self, query: Tensor, cache: Any, cache_index: Any, positions: Tensor | None
+    ) -> None:
+        """Refuses a cache that is not of this layer and batch."""
+        if not isinstance(cache, KeyValueCache):
+            raise TypeError(
+                message(
+                    "`cache` must be a KeyValueCache.",
+                    fix="Make it by `layer.empty_cache(batch_size, length)`.",
+                    cache=type(cache).__name__,
+                )
+            )
+        groups = self.num_key_value_heads
+        for name, x, sizes in (
+            ("cache.key", cache.key, (groups, self.key_dim)),
+            ("cache.value", cache.value, (groups, self.value_dim)),
+            ("cache.mask", cache.mask, ()),
+        ):
+            wanted = (query.shape[0], cache.mask.shape[1], *sizes)
+            _check_shape(name, x, wanted)
+        index = check_positions("cache_index", cache_index)
+        check_rank("cache_index", index, (0, 1), "() or (B,)")
+        if len(index.shape) == 1:
+            _check_shape("cache_index", index, (query.shape[0],))
+        if self.bias is not None and positions is not None:
+            raise ValueError(
+                message(
+                    "`positions` can't be combined with a `bias` and a cache, which "
+                    "knows the order of its tokens only.",
+                    bias=type(self.bias).__name__,
+                )
+            )
+
+    def _check_key_value(self, query: Tensor, key_value: Any) -> None:
+        """Refuses keys and values of other sizes than this layer's own."""
+        if not isinstance(key_value, list | tuple) or len(key_value) != 2:
+            raise TypeError(
+                message(
+                    "`key_value` must be the pair that `project_key_value` returned.",
+                    key_value=type(key_value).__name__,
+                )
+            )
+        for name, x, width in zip(
+            ("key", "value"), key_value, (self.key_dim, self.value_dim), strict=True
+        ):
+            sizes = (query.shape[0], None, self.num_key_value_heads, width)
+            _check_shape(f"key_value ({name})", x, sizes)
 
     def _is_ring(self, cache: KeyValueCache) -> bool:
         return self.window is not None and cache.mask.shape[1] == self.window
@@ -400,8 +481,15 @@ class MultiHeadAttention(MultiHead):
         if positions is None and key_positions is None:
             distances = ops.arange(length + source - 1) - (length - 1)
             return {"distance_bias": self.bias(distances)}
-        i = ops.arange(length) if positions is None else positions
-        j = ops.arange(source) if key_positions is None else key_positions
+        i, j = (
+            ops.arange(size, dtype="int32")
+            if given is None
+            else check_positions(name, given)
+            for name, given, size in (
+                ("positions", positions, length),
+                ("key_positions", key_positions, source),
+            )
+        )
         bias = self.bias(ops.expand_dims(j, -2) - ops.expand_dims(i, -1))
         if len(bias.shape) == 3:
             return {"attention_bias": bias[None]}  # (1, H, T, S)
@@ -520,3 +608,13 @@ def _check_call(
                 return_attention_scores=return_attention_scores,
             )
         )
+
+
+def _check_shape(name: str, x: Tensor, wanted: Shape) -> None:
+    """Refuses another shape than `wanted`, where both are known."""
+    shape = tuple(x.shape)
+    pairs = zip(shape, wanted, strict=False)
+    if len(shape) != len(wanted) or any(
+        isinstance(n, int) and isinstance(size, int) and n != size for n, size in pairs
+    ):
+        raise ValueError(message(f"`{name}` must have shape {wanted}.", shape=shape))

@@ -18,7 +18,9 @@ class T5RelativeBias(RelativeBias):
 
     with the buckets of `kseq.ops.relative_buckets`; the table is `embeddings`
     `(num_buckets, H)`. T5 itself does not scale its scores by 1 / sqrt(K): use an
-    attention without scale for its weights. All of its layers share one such bias.
+    attention of `scale=1` for its weights. All of its layers share one such bias: let
+    a model class of your own hold it. A functional model, when saved, loses what two
+    of its layers have in common inside them, as it does with any Keras layer.
 
     Args:
         num_heads: int. H.
