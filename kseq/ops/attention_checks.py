@@ -114,7 +114,10 @@ def _fits(shape: Shape, sizes: Shape) -> bool:
 
 def check_dropout(dropout: float, seed: Tensor | None) -> None:
     """Refuses a rate outside [0, 1), and one without a seed."""
-    if check_rate("dropout", dropout) and (seed is None or np.shape(seed) != (2,)):
+    if not check_rate("dropout", dropout):
+        return
+    shape = () if seed is None else tuple(np.shape(seed))
+    if len(shape) != 1 or shape[0] not in (2, None):
         raise ValueError(
             message(
                 "`dropout` needs a `seed` of two integers.", dropout=dropout, seed=seed
