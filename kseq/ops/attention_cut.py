@@ -48,7 +48,7 @@ def cut(
     check_dropout(dropout, seed)
     compute = keras.backend.result_type(query.dtype, "float32")
     (heads, width), groups = query.shape[2:], key.shape[2]
-    t = _block_size(query.shape[1], max(1, QUERIES * groups // heads))
+    t = _block_size(query.shape[1], QUERIES)
     s = _block_size(key.shape[1], KEYS)
     by_distance = distance_bias is not None and attention_bias is None
     if by_distance:

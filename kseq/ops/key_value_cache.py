@@ -86,3 +86,50 @@ def check_room(length: int | None, index: Tensor, count: int | None) -> None:
                 tokens=count,
             )
         )
+
+
+def append_to_cache(
+    cache: KeyValueCache, new: KeyValueCache, slots: Tensor, index: Tensor
+) -> tuple[KeyValueCache, Tensor, KeyValueCache]:
+    """Writes T new tokens after the `index` that the cache holds.
+
+    Args:
+        cache: L slots.
+        new: the keys, values and mask of T tokens; its mask may be None.
+        slots: int `(T,)` or `(B, T)`, the positions of the new tokens.
+        index: int `()` or `(B,)`.
+
+    Returns:
+        What the new tokens may see, the positions `(L,)` of that, and the new cache.
+
+    Raises:
+        ValueError: `` The cache must have room for the new tokens... ``
+    """
+    length = cache.mask.shape[1]
+    check_room(length, index, new.key.shape[1])
+    cache = write_cache(cache, _masked(new), slots)
+    return cache, ops.arange(length), cache
+
+
+def append_to_ring(
+    cache: KeyValueCache, new: KeyValueCache, slots: Tensor, index: Tensor
+) -> tuple[KeyValueCache, Tensor, KeyValueCache]:
+    """As `append_to_cache`, for a ring, which never ends.
+
+    What is seen is the ring as it was and the new tokens after it, `L + T`: the first
+    of the new ones see old ones that the last of them write over.
+    """
+    new, length = _masked(new), cache.mask.shape[1]
+    slots = ops.reshape(slots, (-1, ops.shape(slots)[-1]))  # (1, T) or (B, T)
+    seen = KeyValueCache(
+        *(ops.concatenate(pair, axis=1) for pair in zip(cache, new, strict=True))
+    )
+    positions = ops.concatenate([ring_positions(length, index), slots], axis=1)
+    last = KeyValueCache(*(x[:, -length:] for x in new))
+    return seen, positions, write_cache(cache, last, slots[:, -length:] % length)
+
+
+def _masked(new: KeyValueCache) -> KeyValueCache:
+    if new.mask is not None:
+        return new
+    return new._replace(mask=ops.ones(ops.shape(new.key)[:2], "bool"))

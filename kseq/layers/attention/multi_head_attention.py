@@ -7,6 +7,12 @@ from keras import ops
 
 from kseq._checks import check_mask, check_rank, check_rate, check_size, message
 from kseq._typing import Shape, Tensor
+from kseq.layers.attention.call_checks import (
+    check_cache,
+    check_call,
+    check_key_value,
+    check_part,
+)
 from kseq.layers.attention.capture import record_as, wanted
 from kseq.layers.attention.multi_head import MultiHead, key_value_mask
 from kseq.layers.positions.relative_bias import RelativeBias
@@ -18,9 +24,8 @@ from kseq.ops.attention_statistics import attention_statistics
 from kseq.ops.dot_product_attention import dot_product_attention
 from kseq.ops.key_value_cache import (
     KeyValueCache,
-    check_room,
-    ring_positions,
-    write_cache,
+    append_to_cache,
+    append_to_ring,
 )
 from kseq.ops.masks import causal_mask, combine_masks
 from kseq.ops.token_positions import check_positions, token_positions
@@ -183,8 +188,8 @@ class MultiHeadAttention(MultiHead):
         self.dropout = check_rate("dropout", dropout)
         if soft_cap is not None and not soft_cap > 0:
             raise ValueError(message("`soft_cap` must be positive.", soft_cap=soft_cap))
-        self.rotary = _checked("rotary", rotary, RotaryEmbedding)
-        self.bias = _checked("bias", bias, RelativeBias)
+        self.rotary = check_part("rotary", rotary, RotaryEmbedding)
+        self.bias = check_part("bias", bias, RelativeBias)
         if bias is not None and bias.num_heads != self.num_heads:
             raise ValueError(
                 message(
@@ -250,11 +255,11 @@ class MultiHeadAttention(MultiHead):
         key_value: tuple[Tensor, Tensor] | None = None,
     ) -> Any:
         check_rank("query", query, (3,), "(B, T, D)")
-        _check_call(value, cache, cache_index, key_value, return_attention_scores)
+        check_call(value, cache, cache_index, key_value, return_attention_scores)
         if cache is not None:
-            self._check_cache(query, cache, cache_index, positions)
+            check_cache(self, query, cache, cache_index, positions)
         if key_value is not None:
-            self._check_key_value(query, key_value)
+            check_key_value(self, query, key_value)
         query_mask = check_mask("query_mask", query_mask)
         mask = key_value_mask(value_mask, key_mask)
         # a NaN in the padding must not reach the gradient of a weight
@@ -290,9 +295,9 @@ class MultiHeadAttention(MultiHead):
         if cache is None:
             options |= self._bias(queries, keys, positions, key_positions)
             return self._attend(queries, keys, values, options, return_attention_scores)
-        (keys, values, mask), key_slots, cache = self._cached(
-            KeyValueCache(keys, values, mask), cache, slots, cache_index
-        )
+        append = append_to_ring if self._is_ring(cache) else append_to_cache
+        new = KeyValueCache(keys, values, mask)
+        (keys, values, mask), key_slots, cache = append(cache, new, slots, cache_index)
         options |= {"value_mask": mask, "offset": cache_index}
         if self._is_ring(cache):
             # the tokens of a ring stand in no order
@@ -374,81 +379,8 @@ class MultiHeadAttention(MultiHead):
             ops.zeros(shape[:2], "bool"),
         )
 
-    def _check_cache(
-        self, query: Tensor, cache: Any, cache_index: Any, positions: Tensor | None
-    ) -> None:
-        """Refuses a cache that is not of this layer and batch."""
-        if not isinstance(cache, KeyValueCache):
-            raise TypeError(
-                message(
-                    "`cache` must be a KeyValueCache.",
-                    fix="Make it by `layer.empty_cache(batch_size, length)`.",
-                    cache=type(cache).__name__,
-                )
-            )
-        groups = self.num_key_value_heads
-        for name, x, sizes in (
-            ("cache.key", cache.key, (groups, self.key_dim)),
-            ("cache.value", cache.value, (groups, self.value_dim)),
-            ("cache.mask", cache.mask, ()),
-        ):
-            wanted = (query.shape[0], cache.mask.shape[1], *sizes)
-            _check_shape(name, x, wanted)
-        index = check_positions("cache_index", cache_index)
-        check_rank("cache_index", index, (0, 1), "() or (B,)")
-        if len(index.shape) == 1:
-            _check_shape("cache_index", index, (query.shape[0],))
-        if self.bias is not None and positions is not None:
-            raise ValueError(
-                message(
-                    "`positions` can't be combined with a `bias` and a cache, which "
-                    "knows the order of its tokens only.",
-                    bias=type(self.bias).__name__,
-                )
-            )
-
-    def _check_key_value(self, query: Tensor, key_value: Any) -> None:
-        """Refuses keys and values of other sizes than this layer's own."""
-        if not isinstance(key_value, list | tuple) or len(key_value) != 2:
-            raise TypeError(
-                message(
-                    "`key_value` must be the pair that `project_key_value` returned.",
-                    key_value=type(key_value).__name__,
-                )
-            )
-        for name, x, width in zip(
-            ("key", "value"), key_value, (self.key_dim, self.value_dim), strict=True
-        ):
-            sizes = (query.shape[0], None, self.num_key_value_heads, width)
-            _check_shape(f"key_value ({name})", x, sizes)
-
     def _is_ring(self, cache: KeyValueCache) -> bool:
         return self.window is not None and cache.mask.shape[1] == self.window
-
-    def _cached(
-        self,
-        new: KeyValueCache,
-        cache: KeyValueCache,
-        slots: Tensor,
-        index: Any,
-    ) -> tuple[KeyValueCache, Tensor, KeyValueCache]:
-        """Keys, values and mask that are seen; their positions; the new cache."""
-        length = cache.mask.shape[1]
-        if new.mask is None:
-            new = new._replace(mask=ops.ones(ops.shape(new.key)[:2], "bool"))
-        if not self._is_ring(cache):
-            check_room(length, index, new.key.shape[1])
-            cache = write_cache(cache, new, slots)
-            return cache, ops.arange(length), cache
-        # old tokens that new ones write over are seen by the first of the new
-        before = ring_positions(length, index)
-        slots = ops.reshape(slots, (-1, ops.shape(slots)[-1]))  # (1, T) or (B, T)
-        seen = KeyValueCache(
-            *(ops.concatenate(pair, axis=1) for pair in zip(cache, new, strict=True))
-        )
-        positions = ops.concatenate([before, slots], axis=1)
-        last = KeyValueCache(*(x[:, -length:] for x in new))
-        return seen, positions, write_cache(cache, last, slots[:, -length:] % length)
 
     def _in_ring(
         self, slots: Tensor, key_slots: Tensor, attention_mask: Tensor | None
@@ -568,53 +500,3 @@ class MultiHeadAttention(MultiHead):
             if config.get(name) is not None
         }
         return cls(**{**config, **parts})
-
-
-def _checked(name: str, part: Any, kind: type) -> Any:
-    if part is not None and not isinstance(part, kind):
-        raise TypeError(
-            message(
-                f"`{name}` must be a {kind.__name__} layer of kseq.layers.",
-                **{name: type(part).__name__},
-            )
-        )
-    return part
-
-
-def _check_call(
-    value: Tensor | None,
-    cache: KeyValueCache | None,
-    cache_index: Any,
-    key_value: tuple[Tensor, Tensor] | None,
-    return_attention_scores: bool,
-) -> None:
-    """Refuses arguments that don't go together."""
-    if value is None and key_value is None:
-        raise ValueError(message("`value` or `key_value` must be given.", value=None))
-    if (cache is None) != (cache_index is None):
-        raise ValueError(
-            message(
-                "`cache` needs a `cache_index`, the number of tokens in it.",
-                cache=type(cache).__name__,
-                cache_index=cache_index,
-            )
-        )
-    if cache is not None and (key_value is not None or return_attention_scores):
-        raise ValueError(
-            message(
-                "`cache` can't be combined with `key_value` or "
-                "`return_attention_scores`.",
-                fix="Take the weights of a full call, or from `capture()`.",
-                return_attention_scores=return_attention_scores,
-            )
-        )
-
-
-def _check_shape(name: str, x: Tensor, wanted: Shape) -> None:
-    """Refuses another shape than `wanted`, where both are known."""
-    shape = tuple(x.shape)
-    pairs = zip(shape, wanted, strict=False)
-    if len(shape) != len(wanted) or any(
-        isinstance(n, int) and isinstance(size, int) and n != size for n, size in pairs
-    ):
-        raise ValueError(message(f"`{name}` must have shape {wanted}.", shape=shape))
