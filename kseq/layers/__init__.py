@@ -12,6 +12,10 @@ from kseq.layers.attention.location_sensitive_attention import (
 from kseq.layers.attention.luong_attention import LuongAttention
 from kseq.layers.attention.monotonic_attention import MonotonicAttention
 from kseq.layers.attention.multi_head_attention import MultiHeadAttention
+from kseq.layers.blocks.feed_forward import FeedForward
+from kseq.layers.blocks.sublayer_connection import SublayerConnection
+from kseq.layers.blocks.transformer_decoder_block import TransformerDecoderBlock
+from kseq.layers.blocks.transformer_encoder_block import TransformerEncoderBlock
 from kseq.layers.dropout import Dropout
 from kseq.layers.embedding import Embedding
 from kseq.layers.positions.alibi_bias import AlibiBias
@@ -54,6 +58,7 @@ __all__ = [
     "CoverageAttention",
     "Dropout",
     "Embedding",
+    "FeedForward",
     "GRUCell",
     "LSTMCell",
     "LayerNormGRU",
@@ -80,6 +85,9 @@ __all__ = [
     "SimpleRNN",
     "SimpleRNNCell",
     "SinePositionEncoding",
+    "SublayerConnection",
     "T5RelativeBias",
+    "TransformerDecoderBlock",
+    "TransformerEncoderBlock",
     "ZoneoutCell",
 ]

@@ -1,0 +1,1 @@
+"""Transformer blocks and their parts."""

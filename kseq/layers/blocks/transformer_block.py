@@ -1,0 +1,79 @@
+"""What the blocks of encoder and decoder share."""
+
+from typing import Any
+
+import keras
+
+from kseq._typing import Shape
+from kseq.layers.blocks.mixing import build_mixer, check_layer
+from kseq.layers.blocks.sublayer_connection import SublayerConnection
+from kseq.layers.recurrent.any_cell import part_config
+
+
+class TransformerBlock(keras.layers.Layer):
+    """Base: a mixer and a feed-forward layer on the residual stream."""
+
+    def __init__(
+        self,
+        mixer: keras.layers.Layer,
+        feed_forward: keras.layers.Layer,
+        *,
+        placement: str = "pre",
+        norm: str = "layer",
+        norm_epsilon: float = 1e-5,
+        residual_scale: float = 1.0,
+        layer_scale: float | None = None,
+        rezero: bool = False,
+        dropout: float = 0.0,
+        stochastic_depth: float = 0.0,
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.mixer = check_layer("mixer", mixer)
+        self.feed_forward = check_layer("feed_forward", feed_forward)
+        self._connection_options = {
+            "placement": placement,
+            "norm": norm,
+            "norm_epsilon": norm_epsilon,
+            "residual_scale": residual_scale,
+            "layer_scale": layer_scale,
+            "rezero": rezero,
+            "dropout": dropout,
+            "stochastic_depth": stochastic_depth,
+            "seed": seed,
+        }
+        self.mixer_connection = self.connection("mixer_connection")
+        self.supports_masking = True
+
+    def connection(self, name: str) -> SublayerConnection:
+        """A new connection with the options of the block."""
+        return SublayerConnection(
+            **self._connection_options, dtype=self.dtype_policy, name=name
+        )
+
+    def build_parts(self, shape: Shape) -> None:
+        """Builds mixer and feed-forward layer for sequences `(B, T, D)`."""
+        build_mixer(self.mixer, shape)
+        if not self.feed_forward.built:
+            self.feed_forward.build(shape)
+            self.feed_forward.built = True
+        self.mixer_connection.build(shape)
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "mixer": part_config(self.mixer),
+            "feed_forward": part_config(self.feed_forward),
+            **self._connection_options,
+        }
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> "TransformerBlock":
+        """The layer that `get_config` describes."""
+        parts = {
+            name: keras.saving.deserialize_keras_object(value)
+            for name, value in config.items()
+            if isinstance(value, dict) and name != "dtype"
+        }
+        return cls(**{**config, **parts})

@@ -1,0 +1,250 @@
+"""Block of a Transformer decoder."""
+
+from typing import Any
+
+import keras
+
+from kseq._checks import check_mask, check_rank, message
+from kseq._typing import Shape, Tensor
+from kseq.layers.blocks import mixing
+from kseq.layers.blocks.mixing import check_layer, mix, mix_next
+from kseq.layers.blocks.transformer_block import TransformerBlock
+from kseq.layers.recurrent.any_cell import part_config
+from kseq.ops import zero_padding
+
+
+@keras.saving.register_keras_serializable(package="kseq")
+class TransformerDecoderBlock(TransformerBlock):
+    """Block of a decoder: no token sees a later one.
+
+        x = connection(x, mixer)
+        x = connection(x, cross_attention over the memory)     where there is one
+        x = connection(x, feed_forward)
+
+    or, with `parallel`, x = connection(x, mixer + feed_forward), one norm for both.
+    `kseq.layers.SublayerConnection` says what the connection is: Pre-LN by default. The
+    memory is read as it is: its norm is the last one of the encoder.
+
+    Any mixer fits that maps `(B, T, D)` to itself and looks back only. Attention, of
+    kseq or Keras, is asked with a causal mask; a recurrent layer needs
+    `return_sequences=True` and width D, and for a cache `return_state=True`.
+
+    Args:
+        mixer: layer that mixes the tokens, such as `kseq.layers.MultiHeadAttention`.
+        feed_forward: layer that works on each token, such as
+            `kseq.layers.FeedForward`.
+        cross_attention: attention over the memory, or None. Defaults to `None`.
+        parallel: bool. True adds mixer and feed-forward layer side by side; not with
+            cross-attention. Defaults to `False`.
+        placement: where the norms stand: `"pre"`, `"post"`, `"sandwich"` or `"none"`.
+            Defaults to `"pre"`.
+        norm: `"layer"` or `"rms"`. Defaults to `"layer"`.
+        norm_epsilon: float, inside the root of the norms. Defaults to `1e-5`.
+        residual_scale: float, what x is multiplied by on its way past a sublayer.
+            Defaults to `1.0`.
+        layer_scale: float or None, where a learned scale of each sublayer's channels
+            starts. Defaults to `None`, no scale.
+        rezero: bool. True learns one scale a sublayer, from 0. Defaults to `False`.
+        dropout: probability in [0, 1), of each sublayer's outputs; that of attention
+            weights and inside the feed-forward layer is theirs. Defaults to `0.0`.
+        stochastic_depth: probability in [0, 1) that a row skips a sublayer. Defaults
+            to `0.0`.
+        seed: int. Defaults to `None`.
+
+    Call arguments:
+        sequences: float `(B, T, D)`.
+        memory: float `(B, S, E)`, what the cross-attention reads.
+        mask: bool `(B, T)`. True is a real token. Filled from the Keras mask.
+        memory_mask: bool `(B, S)`. True is real memory. Filled from the Keras mask.
+        attention_mask: bool `(B, T, T)` or `(B, H, T, T)`. True where a query may see a
+            key, beside the causal mask. For a mixer that takes one.
+        positions: int `(T,)` or `(B, T)`, for a mixer that takes them. None counts
+            from 0, or from `cache_index`.
+        cache: what `empty_cache` or the call before returned. The tokens are then
+            those after it, and the memory is in it.
+        cache_index: int `()` or `(B,)`. How many tokens the cache holds.
+        training: bool. True applies dropout.
+        sequences_mask: what Keras fills in the place of `mask` where there are more
+            tensors; leave it to Keras.
+
+    Returns:
+        `(B, T, D)`; with a cache the tuple of it and the new cache.
+
+    Masking: padding counts as zeros, so it may hold anything. It is told to the mixer
+        and changes no real output. The mask is passed on.
+
+    Raises:
+        TypeError: `` `mixer` must be a Keras layer. `` (the other two alike) and
+            `` `mask` must be boolean... ``
+        ValueError: `` `memory` must be given where there is a `cross_attention`, and
+            only there. ``, `` `parallel` excludes `cross_attention`. ``,
+            `` `mixer` takes no `attention_mask`. `` (`positions` alike),
+            `` `mixer` can't go token by token... ``, and those of
+            `kseq.layers.SublayerConnection`.
+
+    Example:
+
+    >>> block = kseq.layers.TransformerDecoderBlock(
+    ...     kseq.layers.MultiHeadAttention(num_heads=2, key_dim=4),
+    ...     kseq.layers.FeedForward(32, activation="swiglu"),
+    ...     norm="rms")
+    >>> x = keras.random.normal((2, 5, 8), seed=0)
+    >>> y = block(x)
+    >>> cache = block.empty_cache(2, length=5)
+    >>> for t in range(5):
+    ...     y_t, cache = block(x[:, t:t + 1], cache=cache, cache_index=t)
+    >>> float(keras.ops.max(keras.ops.abs(y_t[:, 0] - y[:, 4]))) < 1e-5
+    True
+
+    References:
+        Vaswani et al., 2017, "Attention is all you need", arXiv:1706.03762,
+        section 3.1; Wang & Komatsuzaki, 2021, GPT-J (`parallel`).
+    """
+
+    def __init__(
+        self,
+        mixer: keras.layers.Layer,
+        feed_forward: keras.layers.Layer,
+        *,
+        cross_attention: keras.layers.Layer | None = None,
+        parallel: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(mixer, feed_forward, **kwargs)
+        self.cross_attention = None
+        if cross_attention is not None:
+            self.cross_attention = check_layer("cross_attention", cross_attention)
+        if parallel and cross_attention is not None:
+            raise ValueError(
+                message(
+                    "`parallel` excludes `cross_attention`.",
+                    parallel=parallel,
+                    cross_attention=type(cross_attention).__name__,
+                )
+            )
+        self.parallel = parallel
+
+    def build(self, sequences_shape: Shape, memory_shape: Shape | None = None) -> None:
+        check_rank("sequences", sequences_shape, (3,), "(B, T, D)")
+        self._check_memory(memory_shape)
+        self.build_parts(sequences_shape)
+        if memory_shape is not None:
+            if not self.cross_attention.built:
+                self.cross_attention.build(sequences_shape, memory_shape)
+                self.cross_attention.built = True
+            self.cross_connection = self.connection("cross_connection")
+            self.cross_connection.build(sequences_shape)
+        if not self.parallel:
+            self.feed_forward_connection = self.connection("feed_forward_connection")
+            self.feed_forward_connection.build(sequences_shape)
+
+    def call(
+        self,
+        sequences: Tensor,
+        memory: Tensor | None = None,
+        mask: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        positions: Tensor | None = None,
+        cache: Any = None,
+        cache_index: Any = None,
+        training: bool = False,
+        sequences_mask: Tensor | None = None,
+    ) -> Any:
+        mask = check_mask("mask", sequences_mask if mask is None else mask)
+        if cache is None:
+            self._check_memory(memory)
+        options = {"attention_mask": attention_mask, "positions": positions}
+
+        def mixer(x: Tensor) -> Any:
+            if cache is None:
+                return mix(
+                    self.mixer, x, mask, causal=True, training=training, **options
+                )
+            past = cache["mixer"]
+            return mix_next(self.mixer, x, mask, past, cache_index, **options)
+
+        def cross_attention(x: Tensor) -> Tensor:
+            given = (
+                {"value": memory} if cache is None else {"key_value": cache["memory"]}
+            )
+            return self.cross_attention(
+                x, query_mask=mask, value_mask=memory_mask, training=training, **given
+            )
+
+        def feed_forward(x: Tensor) -> Tensor:
+            return self.feed_forward(x, training=training)
+
+        def side_by_side(x: Tensor) -> Any:
+            mixed = mixer(x)
+            if cache is None:
+                return mixed + feed_forward(x)
+            return mixed[0] + feed_forward(x), mixed[1]
+
+        x = zero_padding(sequences, mask)
+        first = side_by_side if self.parallel else mixer
+        x = self.mixer_connection(x, sublayer=first, training=training)
+        if cache is not None:
+            x, mixer_cache = x
+            cache = {**cache, "mixer": mixer_cache}
+        if self.cross_attention is not None:
+            x = self.cross_connection(x, sublayer=cross_attention, training=training)
+        if not self.parallel:
+            x = self.feed_forward_connection(
+                x, sublayer=feed_forward, training=training
+            )
+        return x if cache is None else (x, cache)
+
+    def empty_cache(
+        self,
+        batch_size: Any,
+        length: int,
+        memory: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+    ) -> dict[str, Any]:
+        """What the call's `cache` is before the first token.
+
+        Args:
+            batch_size: int. B.
+            length: int. The most tokens that it will hold.
+            memory: float `(B, S, E)`, for the cross-attention, which projects it once.
+            memory_mask: bool `(B, S)`. True is real; the calls need it again.
+        """
+        self._check_memory(memory)
+        cache = {"mixer": mixing.empty_cache(self.mixer, batch_size, length)}
+        if memory is not None:
+            cache["memory"] = self.cross_attention.project_key_value(
+                memory, value_mask=memory_mask
+            )
+        return cache
+
+    def _check_memory(self, memory: Any) -> None:
+        if (memory is None) != (self.cross_attention is None):
+            raise ValueError(
+                message(
+                    "`memory` must be given where there is a `cross_attention`, and "
+                    "only there.",
+                    memory=None if memory is None else "given",
+                    cross_attention=self.cross_attention,
+                )
+            )
+
+    def compute_output_spec(
+        self, sequences: Any, *args: Any, cache: Any = None, **kwargs: Any
+    ) -> Any:
+        """Symbolic outputs: y, and the new cache where there is one."""
+        del args, kwargs
+        y = keras.KerasTensor(sequences.shape, self.compute_dtype)
+        if cache is None:
+            return y
+        return y, keras.tree.map_structure(
+            lambda x: keras.KerasTensor(x.shape, x.dtype), cache
+        )
+
+    def get_config(self) -> dict[str, Any]:
+        cross = self.cross_attention
+        return {
+            **super().get_config(),
+            "cross_attention": None if cross is None else part_config(cross),
+            "parallel": self.parallel,
+        }
