@@ -28,8 +28,9 @@ from kseq.ops.rotary_frequencies import (
     YaRNScaling,
     rotary_frequencies,
 )
-from kseq.ops.segments import segment_starts, started
+from kseq.ops.segments import segment_mask, segment_starts, started
 from kseq.ops.sinusoidal import sinusoidal_positions, sinusoidal_shift
+from kseq.ops.vocabulary_crossentropy import vocabulary_crossentropy
 from kseq.ops.weight_statistics import weight_statistics
 
 __all__ = [
@@ -58,10 +59,12 @@ __all__ = [
     "relative_buckets",
     "rotary_angles",
     "rotary_frequencies",
+    "segment_mask",
     "segment_starts",
     "sinusoidal_positions",
     "sinusoidal_shift",
     "started",
+    "vocabulary_crossentropy",
     "weight_statistics",
     "zero_padding",
 ]

@@ -34,6 +34,31 @@ def segment_starts(segment_ids: Tensor, go_backwards: bool = False) -> Tensor:
     return ops.concatenate(parts, axis=1)
 
 
+def segment_mask(segment_ids: Tensor) -> Tensor:
+    """Which tokens of a packed row are of one segment.
+
+    Args:
+        segment_ids: int `(B, T)`. 0 is padding.
+
+    Returns:
+        bool `(B, T, T)`, the `attention_mask` of an attention layer: True where both
+        tokens are of the same segment, and neither is padding.
+
+    Raises:
+        ValueError: `` `segment_ids` must have shape (B, T). ``
+
+    Example:
+
+    >>> mask = kseq.ops.segment_mask([[1, 2, 2, 0]])
+    >>> keras.ops.convert_to_numpy(mask[0]).astype(int).tolist()
+    [[1, 0, 0, 0], [0, 1, 1, 0], [0, 1, 1, 0], [0, 0, 0, 0]]
+    """
+    ids = ops.convert_to_tensor(segment_ids)
+    check_rank("segment_ids", ids, (2,), "(B, T)")
+    rows, columns = ops.expand_dims(ids, 2), ops.expand_dims(ids, 1)
+    return ops.logical_and(ops.equal(rows, columns), ops.not_equal(rows, 0))
+
+
 def started(mask: Tensor, go_backwards: bool = False) -> Tensor:
     """True from the first True of each row of `mask` `(B, T)` on.
 

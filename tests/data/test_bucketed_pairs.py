@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from kseq.data import BucketedPairs
-from kseq.data.bucketed_pairs import tightest_boundaries
+from kseq.data.bucketed_batches import tightest_boundaries
 
 # places each pair needs: 3 3 5 5 5 8
 SOURCES = [[3], [3, 4], [3, 4, 5], [3, 4, 5, 6], [5], [3, 4]]
@@ -168,7 +168,7 @@ def test_sides_must_match(sources, targets):
 
 @pytest.mark.parametrize("boundaries", [[], [3, 7]])
 def test_the_longest_pair_must_fit(boundaries):
-    with pytest.raises(ValueError, match=r"longest_pair=8. Add 8 to `boundaries`"):
+    with pytest.raises(ValueError, match=r"longest=8. Add 8 to `boundaries`"):
         BucketedPairs(SOURCES, TARGETS, batch_size=2, boundaries=boundaries)
 
 
