@@ -1,5 +1,6 @@
 """Argument checks with one error wording: the rule, what was received, the fix."""
 
+import math
 from collections.abc import Iterable
 from numbers import Integral, Real
 from typing import Any
@@ -31,6 +32,15 @@ def check_rate(name: str, value: Any) -> float:
                 f"`{name}` must be a probability in [0, 1): the share that is dropped.",
                 **{name: value},
             )
+        )
+    return float(value)
+
+
+def check_at_least_zero(name: str, value: Any) -> float:
+    """Returns `value` if it is a finite number of at least 0."""
+    if not isinstance(value, Real) or not 0 <= float(value) < math.inf:
+        raise ValueError(
+            message(f"`{name}` must be a number of at least 0.", **{name: value})
         )
     return float(value)
 

@@ -1,12 +1,19 @@
-"""Losses and metrics over real tokens; training in windows of long sequences."""
+"""Losses and metrics over real tokens; schedules; training that Keras lacks."""
 
+from kseq.training.inverse_sqrt import InverseSqrt
 from kseq.training.masked_crossentropy import MaskedCrossentropy
-from kseq.training.token_metrics import TokenAccuracy, TokenCrossentropy
+from kseq.training.token_metrics import Perplexity, TokenAccuracy, TokenCrossentropy
 from kseq.training.truncated_bptt import truncated_bptt
+from kseq.training.vocabulary_trainer import VocabularyTrainer
+from kseq.training.warmup_stable_decay import WarmupStableDecay
 
 __all__ = [
+    "InverseSqrt",
     "MaskedCrossentropy",
+    "Perplexity",
     "TokenAccuracy",
     "TokenCrossentropy",
+    "VocabularyTrainer",
+    "WarmupStableDecay",
     "truncated_bptt",
 ]

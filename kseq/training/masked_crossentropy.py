@@ -5,26 +5,33 @@ from typing import Any
 import keras
 from keras import ops
 
-from kseq._checks import check_rate, message
+from kseq._checks import check_at_least_zero, check_rate, message
 from kseq._typing import Tensor
-from kseq.backend import is_concrete, sum_over_replicas
+from kseq.backend import sum_over_replicas
+from kseq.ops.target_ids import known_targets
 
 
 def token_crossentropy(
-    targets: Tensor, logits: Tensor, weights: Tensor, label_smoothing: float = 0.0
+    targets: Tensor,
+    logits: Tensor,
+    weights: Tensor,
+    label_smoothing: float = 0.0,
+    z_loss: float = 0.0,
 ) -> Tensor:
     """Crossentropy of each token that counts, in nats; 0 for the others.
 
-        l = -(1 - e) log p[y] - e/N sum_k log p[k],  p = softmax(logits)
+        l = -(1 - e) log p[y] - e/N sum_k log p[k] + zeta (log sum_k exp z_k)^2
 
-    e is `label_smoothing`: the target distribution is mixed with the uniform one
-    over all N tokens (Szegedy et al., 2016), not over the N - 1 others.
+    p is the softmax of the logits z. e is `label_smoothing`: the target distribution
+    is mixed with the uniform one over all N tokens (Szegedy et al., 2016), not over
+    the N - 1 others. zeta is `z_loss`.
 
     Args:
         targets: integer `(B, T)`, ids below N.
         logits: float `(B, T, N)`.
         weights: float `(B, T)`. What stands where it is 0 may be anything.
         label_smoothing: e, in [0, 1).
+        z_loss: zeta, at least 0.
 
     Returns:
         `(B, T)`, at least float32. A target out of range is an error when eager, and
@@ -38,25 +45,26 @@ def token_crossentropy(
     compute = keras.backend.result_type(logits.dtype, "float32")
     counts = weights > 0
     logits = ops.where(ops.expand_dims(counts, -1), ops.cast(logits, compute), 0.0)
-    targets = ops.where(counts, ops.cast(targets, "int32"), 0)
-    known = ops.logical_and(targets >= 0, targets < logits.shape[-1])
-    if is_concrete(known) and not ops.all(known):
-        raise ValueError(
-            message(
-                "Target ids must lie in [0, N), N the width of the logits.",
-                smallest=int(ops.min(targets)),
-                largest=int(ops.max(targets)),
-                N=logits.shape[-1],
-            )
-        )
-    targets = ops.where(known, targets, 0)
+    targets, known = known_targets(targets, counts, logits.shape[-1])
     log_probs = ops.log_softmax(logits, axis=-1)
     losses = -ops.take_along_axis(log_probs, targets[..., None], axis=-1)[..., 0]
     if label_smoothing:
         uniform = -ops.mean(log_probs, axis=-1)
         losses = (1 - label_smoothing) * losses + label_smoothing * uniform
+    if z_loss:
+        losses = losses + z_loss * ops.logsumexp(logits, axis=-1) ** 2
     losses = ops.where(known, losses, float("nan"))
     return ops.where(counts, losses, 0.0)
+
+
+def token_mean(losses: Tensor, weights: Tensor) -> Tensor:
+    """`sum(weights * losses) / sum(weights)` over all replicas; 0 without a weight.
+
+    Each replica has its own part of it: the sum of the parts is the mean.
+    """
+    total = sum_over_replicas(ops.sum(weights))
+    share = ops.sum(losses * ops.cast(weights, losses.dtype))
+    return share / ops.cast(ops.where(total > 0, total, 1.0), losses.dtype)
 
 
 def _check_shapes(targets: Tensor, logits: Tensor) -> None:
@@ -81,7 +89,8 @@ class MaskedCrossentropy(keras.losses.Loss):
         L = sum_bt w_bt l_bt / sum_bt w_bt
 
     l is the crossentropy of a token in nats (`label_smoothing` mixes the target
-    with the uniform distribution over all tokens). w is 0 where the target is
+    with the uniform distribution over all tokens, `z_loss` adds that multiple of the
+    square of their log-sum-exp, which keeps it near 0). w is 0 where the target is
     `pad_id`, where the Keras mask of the predictions is False, and where
     `sample_weight` is 0; else the sample weight, or 1. Keras's own losses average
     over the batch first, so that a token of a short row counts more. Over several
@@ -92,6 +101,7 @@ class MaskedCrossentropy(keras.losses.Loss):
             target. Defaults to `0`.
         label_smoothing: probability in [0, 1) spread over all tokens. Defaults to
             `0.0`.
+        z_loss: float, at least 0. PaLM takes 1e-4. Defaults to `0.0`.
 
     Call arguments:
         y_true: integer `(B, T)`, target ids.
@@ -106,9 +116,10 @@ class MaskedCrossentropy(keras.losses.Loss):
 
     Raises:
         ValueError: `` `label_smoothing` must be a probability in [0, 1)... ``,
-            `` The targets must be ids, of the shape of the logits... `` and, when
-            eager, `` Target ids must lie in [0, N)... ``: in a compiled program such
-            a target makes the loss NaN.
+            `` `z_loss` must be a number of at least 0... ``, `` The targets must be
+            ids, of the shape of the logits... `` and, when eager, `` Target ids must
+            lie in [0, N)... ``: in a compiled program such a target makes the loss
+            NaN.
 
     Example:
 
@@ -119,6 +130,7 @@ class MaskedCrossentropy(keras.losses.Loss):
 
     References:
         Szegedy et al., 2016, arXiv:1512.00567, section 7, for the smoothing.
+        Chowdhery et al., 2022, "PaLM", arXiv:2204.02311, section 5, for the z-loss.
     """
 
     def __init__(
@@ -126,11 +138,13 @@ class MaskedCrossentropy(keras.losses.Loss):
         pad_id: int | None = 0,
         *,
         label_smoothing: float = 0.0,
+        z_loss: float = 0.0,
         name: str = "masked_crossentropy",
     ) -> None:
         super().__init__(name=name, reduction="none")
         self.pad_id = pad_id
         self.label_smoothing = check_rate("label_smoothing", label_smoothing)
+        self.z_loss = check_at_least_zero("z_loss", z_loss)
 
     def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         """1 for a real token, 0 for padding, `(B, T)`."""
@@ -154,14 +168,15 @@ class MaskedCrossentropy(keras.losses.Loss):
         self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None
     ) -> Tensor:
         weights = self.token_weights(y_true, y_pred, sample_weight)
-        losses = token_crossentropy(y_true, y_pred, weights, self.label_smoothing)
-        total = sum_over_replicas(ops.sum(weights))
-        share = ops.sum(losses * ops.cast(weights, losses.dtype))
-        return share / ops.cast(ops.where(total > 0, total, 1.0), losses.dtype)
+        losses = token_crossentropy(
+            y_true, y_pred, weights, self.label_smoothing, self.z_loss
+        )
+        return token_mean(losses, weights)
 
     def get_config(self) -> dict[str, Any]:
         return {
             "name": self.name,
             "pad_id": self.pad_id,
             "label_smoothing": self.label_smoothing,
+            "z_loss": self.z_loss,
         }

@@ -29,7 +29,10 @@ class TokenMean(keras.metrics.Metric):
         self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None
     ) -> None:
         weights = self._tokens.token_weights(y_true, y_pred, sample_weight)
-        values = self.token_values(y_true, y_pred, weights)
+        self.add_values(self.token_values(y_true, y_pred, weights), weights)
+
+    def add_values(self, values: Tensor, weights: Tensor) -> None:
+        """Counts tokens whose values, `(B, T)`, are known."""
         weighted = ops.cast(values, self.dtype) * ops.cast(weights, self.dtype)
         self.total.assign_add(ops.sum(weighted))
         self.count.assign_add(ops.sum(ops.cast(weights, self.dtype)))
@@ -123,3 +126,40 @@ class TokenCrossentropy(TokenMean):
     def token_values(self, y_true: Tensor, y_pred: Tensor, weights: Tensor) -> Tensor:
         """Crossentropy of each token, without smoothing."""
         return token_crossentropy(y_true, y_pred, weights)
+
+
+@keras.saving.register_keras_serializable(package="kseq")
+class Perplexity(TokenCrossentropy):
+    """`exp` of the mean crossentropy of the real tokens of a whole epoch.
+
+    Not a mean over batches of their perplexities, which is larger.
+
+    Args:
+        pad_id: int, the target id that stands for padding. None counts every
+            target. Defaults to `0`.
+        name: Defaults to `"perplexity"`.
+        dtype: of the sums. Defaults to `None`, float32.
+
+    Call arguments:
+        y_true: integer `(B, T)`.
+        y_pred: float `(B, T, N)`, logits.
+        sample_weight: float `(B, T)` or `(B,)`.
+
+    Returns:
+        A scalar of at least 1; 1 before the first token.
+
+    Example:
+
+    >>> metric = kseq.training.Perplexity()
+    >>> value = metric(keras.ops.array([[1, 0]]), keras.ops.zeros((1, 2, 4)))
+    >>> print(f"{float(value):.3f}")
+    4.000
+    """
+
+    def __init__(
+        self, pad_id: int | None = 0, *, name: str = "perplexity", dtype: Any = None
+    ) -> None:
+        super().__init__(pad_id, name=name, dtype=dtype)
+
+    def result(self) -> Tensor:
+        return ops.exp(super().result())

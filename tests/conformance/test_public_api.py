@@ -17,7 +17,12 @@ PUBLIC = {
 }
 CLASSES = {name: c for name, c in PUBLIC.items() if isinstance(c, type)}
 FUNCTIONS = {name: f for name, f in PUBLIC.items() if inspect.isfunction(f)}
-SAVED = (keras.Layer, keras.Loss, keras.Metric)
+SAVED = (
+    keras.Layer,
+    keras.Loss,
+    keras.Metric,
+    keras.optimizers.schedules.LearningRateSchedule,
+)
 
 
 def ids(found):

@@ -6,7 +6,12 @@ import pytest
 from keras import ops
 
 from kseq.backend import compiled
-from kseq.training import MaskedCrossentropy, TokenAccuracy, TokenCrossentropy
+from kseq.training import (
+    MaskedCrossentropy,
+    Perplexity,
+    TokenAccuracy,
+    TokenCrossentropy,
+)
 
 
 def token_losses(logits, targets, smoothing=0.0):
@@ -64,6 +69,26 @@ def test_label_smoothing_mixes_with_all_tokens():
     loss = MaskedCrossentropy(None, label_smoothing=0.1)
     got = loss(np.array([[0]]), np.array([[[2.0, 1.0, 0.0]]], "float32"))
     np.testing.assert_allclose(got, 0.5076059645, atol=1e-6)
+
+
+def test_z_loss_adds_the_square_of_the_normalizer():
+    logits, targets = batch(0)
+    real = targets != 0
+    normalizers = np.log(np.exp(logits.astype("float64")).sum(-1))
+    want = (token_losses(logits, targets) + 0.1 * normalizers**2)[real].mean()
+    got = MaskedCrossentropy(z_loss=0.1)(targets, logits)
+    np.testing.assert_allclose(got, want, atol=2e-5)
+
+
+def test_perplexity_is_that_of_the_mean_loss_of_the_epoch():
+    """e^2.6 of losses 1, 1, 1, 1 and 9 in two batches; not (e + e^9) / 2."""
+    logits, targets = two_rows()
+    metric = Perplexity()
+    for row in range(2):
+        metric.update_state(targets[row : row + 1], logits[row : row + 1])
+    np.testing.assert_allclose(metric.result(), np.exp(2.6), rtol=1e-5)
+    metric.reset_state()
+    assert float(metric.result()) == 1
 
 
 @pytest.mark.parametrize("shape", ["tokens", "rows"])
@@ -160,9 +185,12 @@ def test_fit_reports_the_token_mean_and_a_saved_model_loads(tmp_path):
     assert again == whole
 
 
-@pytest.mark.parametrize("kind", [MaskedCrossentropy, TokenAccuracy, TokenCrossentropy])
+@pytest.mark.parametrize(
+    "kind", [MaskedCrossentropy, Perplexity, TokenAccuracy, TokenCrossentropy]
+)
 def test_config_round_trip(kind):
-    options = {"label_smoothing": 0.2} if kind is MaskedCrossentropy else {}
+    own = {"label_smoothing": 0.2, "z_loss": 0.1}
+    options = own if kind is MaskedCrossentropy else {}
     first = kind(pad_id=5, name="own", **options)
     config = keras.saving.serialize_keras_object(first)
     again = keras.saving.deserialize_keras_object(config)
@@ -193,3 +221,9 @@ def test_targets_of_another_shape_are_named(shape):
 def test_bad_smoothing_is_refused():
     with pytest.raises(ValueError, match=r"`label_smoothing` must be a probability"):
         MaskedCrossentropy(label_smoothing=1.0)
+
+
+@pytest.mark.parametrize("value", [-0.1, float("nan"), None])
+def test_bad_z_loss_is_refused(value):
+    with pytest.raises(ValueError, match=r"`z_loss` must be a number of at least 0"):
+        MaskedCrossentropy(z_loss=value)
