@@ -3,18 +3,10 @@
 from typing import Any
 
 import keras
-import numpy as np
 from keras import ops
 
 from kseq._checks import check_choice, check_rate, check_size, message
 from kseq._typing import Tensor
-from kseq.backend import compiled
-from kseq.generation import greedy_decode
-from kseq.generation.token_batches import (
-    check_token_ids,
-    decode_in_batches,
-    pad_length,
-)
 from kseq.layers import (
     RNN,
     AttentionCell,
@@ -31,6 +23,7 @@ from kseq.layers import (
     MonotonicAttention,
     SimpleRNNCell,
 )
+from kseq.models.seq2seq import Seq2Seq, check_marks
 
 CELLS = {"rnn": SimpleRNNCell, "gru": GRUCell, "lstm": LSTMCell}
 ATTENTIONS = {  # of the width U of the decoder
@@ -41,11 +34,10 @@ ATTENTIONS = {  # of the width U of the decoder
     "location": LocationSensitiveAttention,
     "coverage": CoverageAttention,
 }
-_LENGTH_MULTIPLE = 8  # generate pads sources to it, to compile for few lengths
 
 
 @keras.saving.register_keras_serializable(package="kseq")
-class RecurrentSeq2Seq(keras.Model):
+class RecurrentSeq2Seq(Seq2Seq):
     """Recurrent encoder-decoder over token ids.
 
         H = encoder(source)                      (B, S, units), a state a layer
@@ -142,25 +134,15 @@ class RecurrentSeq2Seq(keras.Model):
         self.attention = check_choice("attention", attention, [*ATTENTIONS, None])
         self.bidirectional = bidirectional
         self.dropout = check_rate("dropout", dropout)
-        self.start_id = check_size("start_id", start_id)
-        self.end_id = check_size("end_id", end_id)
+        self.start_id, self.end_id = check_marks(
+            start_id, end_id, target_vocabulary_size
+        )
         if bidirectional and units % 2:
             raise ValueError(
                 message(
                     "`units` must be even for a bidirectional encoder.",
                     fix=f"Try units={units + 1}.",
                     units=units,
-                )
-            )
-        if self.start_id == self.end_id or target_vocabulary_size <= max(
-            self.start_id, self.end_id
-        ):
-            raise ValueError(
-                message(
-                    "`start_id` and `end_id` must be two different target ids.",
-                    start_id=start_id,
-                    end_id=end_id,
-                    target_vocabulary_size=target_vocabulary_size,
                 )
             )
         self._make_layers(dtype)
@@ -304,8 +286,8 @@ class RecurrentSeq2Seq(keras.Model):
             x = self.dropout_layer(x)
         return self.output_dense(x)
 
-    def start(self, source_ids: Tensor) -> dict[str, Any]:
-        """The state before the first target token, as `step` takes it."""
+    def start(self, source_ids: Tensor, max_length: int) -> dict[str, Any]:
+        del max_length  # the state does not grow
         memory, memory_mask, states = self.encode(source_ids)
         state: dict[str, Any] = {"layers": states}
         if self.attention is not None:
@@ -322,7 +304,6 @@ class RecurrentSeq2Seq(keras.Model):
     def step(
         self, token_ids: Tensor, state: dict[str, Any]
     ) -> tuple[Tensor, dict[str, Any]]:
-        """Logits `(B, N)` of the next token after `token_ids` `(B,)`, and the state."""
         x = self.target_embedding(token_ids)  # (B, E)
         new_states = []
         for layer, states in zip(self.decoder_layers, state["layers"], strict=True):
@@ -332,57 +313,6 @@ class RecurrentSeq2Seq(keras.Model):
                 x, states = layer.cell(x, states)
             new_states.append(states)
         return self.output_dense(x), {**state, "layers": new_states}
-
-    def generate(
-        self,
-        source_ids: Any,
-        *,
-        max_length: int | None = None,
-        batch_size: int = 128,
-    ) -> np.ndarray:
-        """Decodes greedily, in one compiled loop for each batch.
-
-        Args:
-            source_ids: int array `(B, S)`, 0 for padding, ending as the sources of
-                the training did (those of `kseq.data.BucketedPairs` end with id 2).
-                Rows may differ in length: a row gives the same ids as it would alone.
-            max_length: int, the most ids of a row, its end included. None means
-                twice the padded source length. Defaults to `None`.
-            batch_size: int, rows decoded at once. Defaults to `128`.
-
-        Returns:
-            int32 array `(B, L)`: each row ends with `end_id`, unless it was cut at
-            `max_length`, and is filled with 0. L is the longest row's length.
-
-        Raises:
-            ValueError: `` `source_ids` must be integers of shape (B, S)... ``
-
-        It compiles once for each number of rows up to `batch_size`, and for each
-        source length rounded up to a multiple of 8.
-        """
-        source = check_token_ids("source_ids", source_ids, self.source_vocabulary_size)
-        source = pad_length(source, _LENGTH_MULTIPLE)
-        if max_length is None:
-            max_length = 2 * source.shape[1]
-        decode = self._decoder(check_size("max_length", max_length))
-        size = min(check_size("batch_size", batch_size), len(source))
-        return decode_in_batches(decode, source, size)
-
-    def _decoder(self, max_length: int) -> Any:
-        if max_length not in self._decoders:
-
-            def decode(source_ids: Tensor) -> Tensor:
-                return greedy_decode(
-                    self.step,
-                    self.start(source_ids),
-                    batch_size=ops.shape(source_ids)[0],
-                    start_id=self.start_id,
-                    end_id=self.end_id,
-                    max_length=max_length,
-                )
-
-            self._decoders[max_length] = compiled(decode, self.variables)
-        return self._decoders[max_length]
 
     def get_config(self) -> dict[str, Any]:
         return {

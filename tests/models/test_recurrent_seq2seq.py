@@ -86,7 +86,7 @@ def test_logits_depend_on_no_later_target(model):
 def test_stepping_equals_the_teacher_forced_run(model):
     source, target = pairs()
     want = ops.convert_to_numpy(model(inputs(source, target)))
-    state = model.start(ops.convert_to_tensor(source, "int32"))
+    state = model.start(ops.convert_to_tensor(source, "int32"), 6)
     for t in range(target.shape[1]):
         logits, state = model.step(ops.convert_to_tensor(target[:, t], "int32"), state)
         real = target[:, t] != 0

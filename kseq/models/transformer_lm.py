@@ -1,0 +1,255 @@
+"""Decoder-only Transformer language model."""
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from kseq._checks import check_size
+from kseq._typing import Tensor
+from kseq.layers import Dropout
+from kseq.models.deep_norm import single_stack
+from kseq.models.position_schemes import positions_config, positions_from_config
+from kseq.models.transformer_model import TransformerModel
+from kseq.models.transformer_stack import StackOptions, TokenInput, make_embedding
+from kseq.models.trunk_and_head import TrunkAndHead
+from kseq.ops import segment_mask
+
+
+@keras.saving.register_keras_serializable(package="kseq")
+class TransformerLM(TransformerModel, TrunkAndHead):
+    """Transformer language model: decoder blocks only.
+
+        x = E[ids];  x = block_i(x), i = 1..L;  logits = LN(x) W
+
+    W is the transposed table E with `tie_embeddings`. The defaults are those that
+    train without care: Pre-LN, rotary positions, tied embeddings.
+
+    Id 0 is padding, on either side. To copy a model, use
+    `from_config(model.get_config())`.
+
+    Norm placement: "pre" and "sandwich" train from the first step at any depth. "post"
+    is Vaswani's: with more than 6 layers it needs a warm-up, such as
+    `kseq.training.InverseSqrt`, or its loss stalls or turns NaN; `fit` warns of a
+    constant learning rate. "deepnorm" is Post-LN that trains at depth, by a scaled
+    residual stream and smaller first weights.
+
+    Args:
+        vocabulary_size: int. N, number of ids, padding included.
+        num_layers: int. L.
+        hidden_dim: int. D.
+        num_heads: int. H, which divides D.
+        intermediate_dim: int. Width of the feed-forward layers. Defaults to `4 D`.
+        num_key_value_heads: int. Heads of keys and values, which divides H. Defaults
+            to `num_heads`.
+        positions: `"rotary"`, `"alibi"`, `"t5"`, `"sinusoidal"`, `"none"` or a position
+            layer, such as `kseq.layers.PositionEmbedding(1024)` for learned ones or a
+            `kseq.layers.RotaryEmbedding` with a scaling. Sinusoids come with
+            embeddings that are multiplied by sqrt(D). Defaults to `"rotary"`.
+        activation: that of `kseq.layers.FeedForward`. Defaults to `"gelu"`.
+        norm: `"layer"` or `"rms"`. Defaults to `"layer"`.
+        placement: `"pre"`, `"post"`, `"sandwich"` or `"deepnorm"`. Defaults to `"pre"`.
+        dropout: probability in [0, 1), of embeddings, attention weights and each
+            sublayer's outputs. Defaults to `0.0`.
+        use_bias: bool. Whether projections have biases. Defaults to `True`.
+        tie_embeddings: bool. Whether the logits use the table of the embeddings.
+            Defaults to `True`.
+        packed: bool. True takes several documents a row, as `kseq.data.pack` makes
+            them. Defaults to `False`.
+        remat: bool. True computes the activations of a block again in the backward
+            pass, rather than keep them. Defaults to `False`.
+        trainable: bool. Whether its weights are trained. Defaults to `True`.
+
+    Call arguments:
+        inputs: int `(B, T)`; with `packed` a dict of three: `"token_ids"`,
+            `"segment_ids"` (0 for padding) and `"positions"`, which start at 0 in each
+            document.
+
+    Returns:
+        Logits `(B, T, N)` of the next tokens.
+
+    Masking: made from id 0 and told to every block; the logits carry the Keras mask.
+
+    Raises:
+        ValueError: `` `num_heads` must divide `hidden_dim`. ``, `` `positions` must be
+            one of 'rotary', ... `` (`placement`, `norm` and `activation` alike), and
+            for sizes that are not positive integers.
+
+    Example:
+
+    >>> model = kseq.models.TransformerLM(
+    ...     vocabulary_size=65, num_layers=2, hidden_dim=16, num_heads=2)
+    >>> tuple(model(np.array([[5, 6, 7, 0]])).shape)
+    (1, 4, 65)
+
+    References:
+        Vaswani et al., 2017, arXiv:1706.03762; Radford et al., 2019, "Language models
+        are unsupervised multitask learners"; Press & Wolf, 2017, "Using the output
+        embedding to improve language models", arXiv:1608.05859; Wang et al., 2022,
+        "DeepNet", arXiv:2203.00555.
+    """
+
+    def __init__(
+        self,
+        vocabulary_size: int,
+        num_layers: int,
+        hidden_dim: int,
+        num_heads: int,
+        *,
+        intermediate_dim: int | None = None,
+        num_key_value_heads: int | None = None,
+        positions: Any = "rotary",
+        activation: str = "gelu",
+        norm: str = "layer",
+        placement: str = "pre",
+        dropout: float = 0.0,
+        use_bias: bool = True,
+        tie_embeddings: bool = True,
+        packed: bool = False,
+        remat: bool = False,
+        name: str | None = None,
+        trainable: bool = True,
+        dtype: Any = None,
+    ) -> None:
+        self.vocabulary_size = check_size("vocabulary_size", vocabulary_size)
+        self.num_layers = check_size("num_layers", num_layers)
+        self.hidden_dim = check_size("hidden_dim", hidden_dim)
+        self.num_heads = num_heads
+        self.intermediate_dim = intermediate_dim
+        self.num_key_value_heads = num_key_value_heads
+        self.positions = positions
+        self.activation = activation
+        self.norm = norm
+        self.placement = placement
+        self.dropout = dropout
+        self.use_bias = use_bias
+        self.tie_embeddings = tie_embeddings
+        self.packed = packed
+        self.remat = remat
+        self.depth = self.num_layers
+        options = StackOptions(
+            hidden_dim=hidden_dim,
+            num_heads=num_heads,
+            intermediate_dim=intermediate_dim,
+            num_key_value_heads=num_key_value_heads,
+            positions=positions,
+            activation=activation,
+            norm=norm,
+            placement=placement,
+            dropout=dropout,
+            use_bias=use_bias,
+            remat=remat,
+            dtype=dtype,
+        )
+        self._make_layers(options, dtype)
+        inputs = {"token_ids": keras.Input((None,), dtype="int32", name="token_ids")}
+        if packed:
+            for key in ("segment_ids", "positions"):
+                inputs[key] = keras.Input((None,), dtype="int32", name=key)
+        hidden = self._hidden(**inputs)
+        super().__init__(
+            inputs=inputs if packed else inputs["token_ids"],
+            outputs=self.logits(hidden),
+            name=name,
+            trainable=trainable,
+        )
+        self._hidden_tensor = hidden
+        options.scale_first_kernels(self.blocks, single_stack(num_layers))
+
+    def _make_layers(self, options: StackOptions, dtype: Any) -> None:
+        scheme = options.scheme(causal=True)
+        self.token_embedding = make_embedding(
+            self.vocabulary_size,
+            scheme,
+            self.hidden_dim,
+            mask_zero=True,
+            dtype=dtype,
+            name="token_embedding",
+        )
+        dropout = Dropout(self.dropout, dtype=dtype, name="embedding_dropout")
+        self._embed = TokenInput(self.token_embedding, scheme, dropout)
+        self.blocks = options.decoder_blocks(
+            "block", self.num_layers, single_stack(self.num_layers)
+        )
+        self.final_norm = options.final_norm("final_norm")
+        self.head = self.token_embedding
+        if not self.tie_embeddings:
+            self.head = keras.layers.Dense(
+                self.vocabulary_size, use_bias=False, dtype=dtype, name="output_dense"
+            )
+
+    def _hidden(
+        self,
+        token_ids: Tensor,
+        segment_ids: Tensor | None = None,
+        positions: Tensor | None = None,
+    ) -> Tensor:
+        mask = ops.not_equal(token_ids, 0)
+        options: dict[str, Any] = {}
+        if segment_ids is not None:
+            options["attention_mask"] = segment_mask(segment_ids)
+            if self._embed.positions is None:
+                options["positions"] = positions
+        x = self._embed(token_ids, positions)
+        for block in self.blocks:
+            x = block(x, mask=mask, **options)
+        return x if self.final_norm is None else self.final_norm(x)
+
+    def start(self, batch_size: Any, max_length: int) -> dict[str, Any]:
+        """The state before the first token, as `step` takes it.
+
+        Args:
+            batch_size: B.
+            max_length: int, the most tokens that will be read.
+        """
+        return {
+            "blocks": [b.empty_cache(batch_size, max_length) for b in self.blocks],
+            "index": ops.convert_to_tensor(0, "int32"),
+        }
+
+    def step(
+        self, token_ids: Tensor, state: dict[str, Any]
+    ) -> tuple[Tensor, dict[str, Any]]:
+        """Logits `(B, N)` of the next token after `token_ids` `(B,)`, and the state."""
+        token_ids = ops.expand_dims(token_ids, 1)  # (B, 1)
+        mask = ops.not_equal(token_ids, 0)
+        x = self._embed(token_ids, start_index=state["index"])
+        caches = []
+        for block, cache in zip(self.blocks, state["blocks"], strict=True):
+            x, cache = block(x, mask=mask, cache=cache, cache_index=state["index"])
+            caches.append(cache)
+        if self.final_norm is not None:
+            x = self.final_norm(x)
+        return self.logits(x)[:, 0], {"blocks": caches, "index": state["index"] + 1}
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "trainable": self.trainable,
+            "dtype": keras.saving.serialize_keras_object(
+                self.token_embedding.dtype_policy
+            ),
+            "vocabulary_size": self.vocabulary_size,
+            "num_layers": self.num_layers,
+            "hidden_dim": self.hidden_dim,
+            "num_heads": self.num_heads,
+            "intermediate_dim": self.intermediate_dim,
+            "num_key_value_heads": self.num_key_value_heads,
+            "positions": positions_config(self.positions),
+            "activation": self.activation,
+            "norm": self.norm,
+            "placement": self.placement,
+            "dropout": self.dropout,
+            "use_bias": self.use_bias,
+            "tie_embeddings": self.tie_embeddings,
+            "packed": self.packed,
+            "remat": self.remat,
+        }
+
+    @classmethod
+    def from_config(
+        cls, config: dict[str, Any], custom_objects: Any = None
+    ) -> "TransformerLM":
+        """The model that `get_config` describes."""
+        del custom_objects
+        return cls(**positions_from_config(config))

@@ -1,0 +1,315 @@
+"""Transformer encoder-decoder."""
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from kseq._checks import check_size, message
+from kseq._typing import Tensor
+from kseq.layers import Dropout
+from kseq.models.deep_norm import encoder_and_decoder
+from kseq.models.position_schemes import positions_config, positions_from_config
+from kseq.models.seq2seq import Seq2Seq, check_marks
+from kseq.models.transformer_model import TransformerModel
+from kseq.models.transformer_stack import StackOptions, TokenInput, make_embedding
+from kseq.models.trunk_and_head import TrunkAndHead
+
+
+@keras.saving.register_keras_serializable(package="kseq")
+class TransformerSeq2Seq(TransformerModel, Seq2Seq, TrunkAndHead):
+    """Transformer encoder-decoder over token ids (Vaswani et al.).
+
+        H = LN(encoder blocks(E_s[source]))              (B, S, D)
+        y = LN(decoder blocks(E_t[target], memory H))    (B, T, D)
+        logits = y W
+
+    W is the transposed target table with `tie_embeddings`; with `share_embeddings` one
+    table serves source, target and logits, for one vocabulary. `TransformerLM` says
+    what the placements of the norms ask of the learning rate; the default is Pre-LN,
+    Vaswani's is `"post"`.
+
+    Id 0 is padding in source and target, on either side. To copy a model, use
+    `from_config(model.get_config())`.
+
+    Args:
+        source_vocabulary_size: int. Number of source ids, padding included.
+        target_vocabulary_size: int. N, number of target ids, padding included.
+        num_layers: int. Blocks of the encoder, and of the decoder.
+        hidden_dim: int. D.
+        num_heads: int. H, which divides D.
+        intermediate_dim: int. Width of the feed-forward layers. Defaults to `4 D`.
+        positions: `"sinusoidal"`, `"rotary"`, `"alibi"`, `"t5"`, `"none"` or a position
+            layer of `kseq.layers`. Sinusoids come with embeddings that are multiplied
+            by sqrt(D). Defaults to `"sinusoidal"`.
+        activation: that of `kseq.layers.FeedForward`. Defaults to `"relu"`.
+        norm: `"layer"` or `"rms"`. Defaults to `"layer"`.
+        placement: `"pre"`, `"post"`, `"sandwich"` or `"deepnorm"`. Defaults to `"pre"`.
+        dropout: probability in [0, 1), of embeddings, attention weights and each
+            sublayer's outputs. Defaults to `0.0`.
+        use_bias: bool. Whether projections have biases. Defaults to `True`.
+        tie_embeddings: bool. Whether the logits use the target's table. Defaults to
+            `True`.
+        share_embeddings: bool. Whether source and target have one table. Defaults to
+            `False`.
+        start_id: int. The target id that decoding starts from. Defaults to `1`.
+        end_id: int. The target id that ends a row. Defaults to `2`.
+        remat: bool. True computes the activations of a block again in the backward
+            pass, rather than keep them. Defaults to `False`.
+        trainable: bool. Whether its weights are trained. Defaults to `True`.
+
+    Call arguments:
+        inputs: dict of two int arrays: `"source_ids"` `(B, S)` and `"target_ids"`
+            `(B, T)`, the target shifted right: it begins with `start_id`, and the
+            labels are the ids that follow.
+
+    Returns:
+        Logits `(B, T, N)`.
+
+    Masking: made from id 0 and told to every block; the logits carry the target's
+        Keras mask.
+
+    Raises:
+        ValueError: `` `num_heads` must divide `hidden_dim`. ``,
+            `` `share_embeddings` needs one vocabulary... ``,
+            `` `start_id` and `end_id` must be two different target ids... ``,
+            `` `positions` must be one of 'rotary', ... `` (`placement`, `norm` and
+            `activation` alike), and for sizes that are not positive integers.
+
+    Example:
+
+    >>> model = kseq.models.TransformerSeq2Seq(
+    ...     source_vocabulary_size=30, target_vocabulary_size=42,
+    ...     num_layers=2, hidden_dim=16, num_heads=2)
+    >>> source, target = np.array([[4, 5, 2]]), np.array([[1, 7]])
+    >>> tuple(model({"source_ids": source, "target_ids": target}).shape)
+    (1, 2, 42)
+    >>> model.generate(source, max_length=6).shape[0]
+    1
+
+    References:
+        Vaswani et al., 2017, "Attention is all you need", arXiv:1706.03762; Wang et
+        al., 2022, "DeepNet", arXiv:2203.00555.
+    """
+
+    def __init__(
+        self,
+        source_vocabulary_size: int,
+        target_vocabulary_size: int,
+        num_layers: int,
+        hidden_dim: int,
+        num_heads: int,
+        *,
+        intermediate_dim: int | None = None,
+        positions: Any = "sinusoidal",
+        activation: str = "relu",
+        norm: str = "layer",
+        placement: str = "pre",
+        dropout: float = 0.0,
+        use_bias: bool = True,
+        tie_embeddings: bool = True,
+        share_embeddings: bool = False,
+        start_id: int = 1,
+        end_id: int = 2,
+        remat: bool = False,
+        name: str | None = None,
+        trainable: bool = True,
+        dtype: Any = None,
+    ) -> None:
+        self.source_vocabulary_size = check_size(
+            "source_vocabulary_size", source_vocabulary_size
+        )
+        self.target_vocabulary_size = check_size(
+            "target_vocabulary_size", target_vocabulary_size
+        )
+        self.num_layers = check_size("num_layers", num_layers)
+        self.hidden_dim = check_size("hidden_dim", hidden_dim)
+        self.num_heads = num_heads
+        self.intermediate_dim = intermediate_dim
+        self.positions = positions
+        self.activation = activation
+        self.norm = norm
+        self.placement = placement
+        self.dropout = dropout
+        self.use_bias = use_bias
+        self.tie_embeddings = tie_embeddings
+        self.share_embeddings = share_embeddings
+        self.start_id, self.end_id = check_marks(
+            start_id, end_id, target_vocabulary_size
+        )
+        self.remat = remat
+        self.depth = self.num_layers
+        if share_embeddings and source_vocabulary_size != target_vocabulary_size:
+            raise ValueError(
+                message(
+                    "`share_embeddings` needs one vocabulary for source and target.",
+                    source_vocabulary_size=source_vocabulary_size,
+                    target_vocabulary_size=target_vocabulary_size,
+                )
+            )
+        options = StackOptions(
+            hidden_dim=hidden_dim,
+            num_heads=num_heads,
+            intermediate_dim=intermediate_dim,
+            num_key_value_heads=None,
+            positions=positions,
+            activation=activation,
+            norm=norm,
+            placement=placement,
+            dropout=dropout,
+            use_bias=use_bias,
+            remat=remat,
+            dtype=dtype,
+        )
+        self._make_layers(options, dtype)
+        source_ids = keras.Input((None,), dtype="int32", name="source_ids")
+        target_ids = keras.Input((None,), dtype="int32", name="target_ids")
+        memory, source_mask = self.encode(source_ids)
+        hidden = self._hidden(target_ids, memory, source_mask)
+        super().__init__(
+            inputs={"source_ids": source_ids, "target_ids": target_ids},
+            outputs=self.logits(hidden),
+            name=name,
+            trainable=trainable,
+        )
+        self._hidden_tensor = hidden
+        self._decoders: dict[int, Any] = {}  # max_length -> compiled function
+        for blocks, deep_norm in zip(
+            (self.encoder_blocks, self.decoder_blocks),
+            encoder_and_decoder(num_layers, num_layers),
+            strict=True,
+        ):
+            options.scale_first_kernels(blocks, deep_norm)
+
+    def _make_layers(self, options: StackOptions, dtype: Any) -> None:
+        encoder_scheme = options.scheme(causal=False)
+        decoder_scheme = options.scheme(causal=True)
+        dropout = Dropout(self.dropout, dtype=dtype, name="embedding_dropout")
+        self.source_embedding = make_embedding(
+            self.source_vocabulary_size,
+            encoder_scheme,
+            self.hidden_dim,
+            mask_zero=True,
+            dtype=dtype,
+            name="embedding" if self.share_embeddings else "source_embedding",
+        )
+        self.target_embedding = self.source_embedding
+        if not self.share_embeddings:
+            self.target_embedding = make_embedding(
+                self.target_vocabulary_size,
+                decoder_scheme,
+                self.hidden_dim,
+                mask_zero=True,
+                dtype=dtype,
+                name="target_embedding",
+            )
+        self._embed_source = TokenInput(self.source_embedding, encoder_scheme, dropout)
+        self._embed_target = TokenInput(self.target_embedding, decoder_scheme, dropout)
+        encoder, decoder = encoder_and_decoder(self.num_layers, self.num_layers)
+        self.encoder_blocks = options.encoder_blocks(
+            "encoder", self.num_layers, encoder
+        )
+        self.decoder_blocks = options.decoder_blocks(
+            "decoder", self.num_layers, decoder, cross_attention=True
+        )
+        self.encoder_norm = options.final_norm("encoder_norm")
+        self.decoder_norm = options.final_norm("decoder_norm")
+        self.head = self.target_embedding
+        if not self.tie_embeddings:
+            self.head = keras.layers.Dense(
+                self.target_vocabulary_size,
+                use_bias=False,
+                dtype=dtype,
+                name="output_dense",
+            )
+
+    def encode(self, source_ids: Tensor) -> tuple[Tensor, Tensor]:
+        """Reads the source.
+
+        Args:
+            source_ids: int `(B, S)`, 0 for padding.
+
+        Returns:
+            The memory `(B, S, D)` and its mask `(B, S)`.
+        """
+        mask = ops.not_equal(source_ids, 0)
+        x = self._embed_source(source_ids)
+        for block in self.encoder_blocks:
+            x = block(x, mask=mask)
+        return (x if self.encoder_norm is None else self.encoder_norm(x)), mask
+
+    def _hidden(
+        self, target_ids: Tensor, memory: Tensor, memory_mask: Tensor
+    ) -> Tensor:
+        mask = ops.not_equal(target_ids, 0)
+        x = self._embed_target(target_ids)
+        for block in self.decoder_blocks:
+            x = block(x, memory, mask=mask, memory_mask=memory_mask)
+        return x if self.decoder_norm is None else self.decoder_norm(x)
+
+    def start(self, source_ids: Tensor, max_length: int) -> dict[str, Any]:
+        memory, memory_mask = self.encode(source_ids)
+        batch_size = ops.shape(source_ids)[0]
+        return {
+            "blocks": [
+                block.empty_cache(batch_size, max_length, memory, memory_mask)
+                for block in self.decoder_blocks
+            ],
+            "memory_mask": memory_mask,
+            "index": ops.convert_to_tensor(0, "int32"),
+        }
+
+    def step(
+        self, token_ids: Tensor, state: dict[str, Any]
+    ) -> tuple[Tensor, dict[str, Any]]:
+        token_ids = ops.expand_dims(token_ids, 1)  # (B, 1)
+        mask = ops.not_equal(token_ids, 0)
+        x = self._embed_target(token_ids, start_index=state["index"])
+        caches = []
+        for block, cache in zip(self.decoder_blocks, state["blocks"], strict=True):
+            x, cache = block(
+                x,
+                mask=mask,
+                memory_mask=state["memory_mask"],
+                cache=cache,
+                cache_index=state["index"],
+            )
+            caches.append(cache)
+        if self.decoder_norm is not None:
+            x = self.decoder_norm(x)
+        state = {**state, "blocks": caches, "index": state["index"] + 1}
+        return self.logits(x)[:, 0], state
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "trainable": self.trainable,
+            "dtype": keras.saving.serialize_keras_object(
+                self.source_embedding.dtype_policy
+            ),
+            "source_vocabulary_size": self.source_vocabulary_size,
+            "target_vocabulary_size": self.target_vocabulary_size,
+            "num_layers": self.num_layers,
+            "hidden_dim": self.hidden_dim,
+            "num_heads": self.num_heads,
+            "intermediate_dim": self.intermediate_dim,
+            "positions": positions_config(self.positions),
+            "activation": self.activation,
+            "norm": self.norm,
+            "placement": self.placement,
+            "dropout": self.dropout,
+            "use_bias": self.use_bias,
+            "tie_embeddings": self.tie_embeddings,
+            "share_embeddings": self.share_embeddings,
+            "start_id": self.start_id,
+            "end_id": self.end_id,
+            "remat": self.remat,
+        }
+
+    @classmethod
+    def from_config(
+        cls, config: dict[str, Any], custom_objects: Any = None
+    ) -> "TransformerSeq2Seq":
+        """The model that `get_config` describes."""
+        del custom_objects
+        return cls(**positions_from_config(config))

@@ -1,0 +1,177 @@
+"""What the Transformer builders make their layers from."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+
+from kseq._checks import check_choice, check_rate, check_size, message
+from kseq._typing import Tensor
+from kseq.layers import (
+    Dropout,
+    Embedding,
+    FeedForward,
+    MultiHeadAttention,
+    TransformerDecoderBlock,
+    TransformerEncoderBlock,
+)
+from kseq.layers.blocks.normalization import make_norm
+from kseq.models.deep_norm import DeepNorm, scale_first_kernels
+from kseq.models.position_schemes import PositionScheme
+
+PLACEMENTS = ("pre", "post", "sandwich", "deepnorm")
+
+
+@dataclass
+class StackOptions:
+    """The arguments of a builder that say what its blocks are like, checked."""
+
+    hidden_dim: int
+    num_heads: int
+    intermediate_dim: int | None
+    num_key_value_heads: int | None
+    positions: Any
+    activation: str
+    norm: str
+    placement: str
+    dropout: float
+    use_bias: bool
+    remat: bool
+    dtype: Any
+
+    def __post_init__(self) -> None:
+        check_size("hidden_dim", self.hidden_dim)
+        check_size("num_heads", self.num_heads)
+        if self.hidden_dim % self.num_heads:
+            raise ValueError(
+                message(
+                    "`num_heads` must divide `hidden_dim`.",
+                    num_heads=self.num_heads,
+                    hidden_dim=self.hidden_dim,
+                )
+            )
+        if self.intermediate_dim is None:
+            self.intermediate_dim = 4 * self.hidden_dim
+        check_choice("placement", self.placement, PLACEMENTS)
+        check_rate("dropout", self.dropout)
+
+    def scheme(self, *, causal: bool) -> PositionScheme:
+        """Where the positions go."""
+        return PositionScheme(self.positions, self.num_heads, causal=causal)
+
+    def encoder_blocks(
+        self, name: str, num_layers: int, deep_norm: DeepNorm
+    ) -> list[TransformerEncoderBlock]:
+        """Blocks that see the whole sequence."""
+        return [
+            TransformerEncoderBlock(
+                self._attention(self.scheme(causal=False)),
+                self._feed_forward(),
+                **self._block_options(f"{name}_{i}", deep_norm),
+            )
+            for i in range(num_layers)
+        ]
+
+    def decoder_blocks(
+        self,
+        name: str,
+        num_layers: int,
+        deep_norm: DeepNorm,
+        *,
+        cross_attention: bool = False,
+    ) -> list[TransformerDecoderBlock]:
+        """Blocks that look back only, with attention over a memory or without."""
+        return [
+            TransformerDecoderBlock(
+                self._attention(self.scheme(causal=True)),
+                self._feed_forward(),
+                cross_attention=self._attention(None) if cross_attention else None,
+                **self._block_options(f"{name}_{i}", deep_norm),
+            )
+            for i in range(num_layers)
+        ]
+
+    def scale_first_kernels(self, blocks: list[Any], deep_norm: DeepNorm) -> None:
+        """Gives built blocks the first weights of DeepNorm, where it is asked for."""
+        if self.placement == "deepnorm":
+            for block in blocks:
+                scale_first_kernels(block, deep_norm.beta)
+
+    def final_norm(self, name: str) -> keras.layers.Layer | None:
+        """The norm after the last block, where no block ends with one."""
+        if self.placement in ("post", "deepnorm"):
+            return None
+        return make_norm(self.norm, 1e-5, dtype=self.dtype, name=name)
+
+    def _attention(self, scheme: PositionScheme | None) -> MultiHeadAttention:
+        positions = {} if scheme is None else scheme.attention_options(self.dtype)
+        return MultiHeadAttention(
+            self.num_heads,
+            self.hidden_dim // self.num_heads,
+            num_key_value_heads=self.num_key_value_heads,
+            dropout=self.dropout,
+            use_bias=self.use_bias,
+            dtype=self.dtype,
+            **positions,
+        )
+
+    def _feed_forward(self) -> FeedForward:
+        return FeedForward(
+            self.intermediate_dim,
+            activation=self.activation,
+            use_bias=self.use_bias,
+            dtype=self.dtype,
+        )
+
+    def _block_options(self, name: str, deep_norm: DeepNorm) -> dict[str, Any]:
+        deep = self.placement == "deepnorm"
+        return {
+            "placement": "post" if deep else self.placement,
+            "norm": self.norm,
+            "residual_scale": deep_norm.alpha if deep else 1.0,
+            "dropout": self.dropout,
+            "remat": self.remat,
+            "dtype": self.dtype,
+            "name": name,
+        }
+
+
+class TokenInput:
+    """Token ids to the residual stream: embedding, scale, positions, dropout.
+
+        x_t = E[id_t] s + p_t,  s = sqrt(D) with sinusoidal positions, else 1
+
+    Not a layer: its parts are layers of the model, which may use the table again for
+    the logits.
+    """
+
+    def __init__(
+        self, embedding: Embedding, scheme: PositionScheme, dropout: Dropout
+    ) -> None:
+        self.embedding = embedding
+        self.positions = scheme.embedding_layer(embedding.dtype_policy)
+        self.dropout = dropout
+        self.scale = embedding.output_dim**0.5 if scheme.scales_embeddings else 1.0
+
+    def __call__(
+        self, token_ids: Tensor, positions: Tensor | None = None, start_index: Any = 0
+    ) -> Tensor:
+        x = self.embedding(token_ids)
+        if self.scale != 1:
+            x = x * self.scale
+        if self.positions is not None:
+            x = x + self.positions(x, positions=positions, start_index=start_index)
+        return self.dropout(x)
+
+
+def make_embedding(
+    vocabulary_size: int, scheme: PositionScheme, hidden_dim: int, **options: Any
+) -> Embedding:
+    """A table whose rows have the length of the stream that they make."""
+    stddev = hidden_dim**-0.5 if scheme.scales_embeddings else 0.02
+    return Embedding(
+        vocabulary_size,
+        hidden_dim,
+        embeddings_initializer=keras.initializers.RandomNormal(stddev=stddev),
+        **options,
+    )
