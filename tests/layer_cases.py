@@ -10,6 +10,7 @@ from typing import Any
 import keras
 import numpy as np
 import pytest
+from keras import ops
 
 import kseq
 from kseq import layers
@@ -205,6 +206,42 @@ def _attention_rnn(rate: float, dtype: Any = None, **kwargs: Any) -> keras.Layer
     return layers.AttentionRNN(cell, return_state=True, dtype=dtype, **kwargs)
 
 
+def _block_parts(rate: float, dtype: Any) -> list[keras.Layer]:
+    return [
+        layers.MultiHeadAttention(
+            2, 3, query_key_norm=True, dropout=rate, seed=1, dtype=dtype
+        ),
+        layers.FeedForward(5, activation="swiglu", dropout=rate, seed=2, dtype=dtype),
+    ]
+
+
+def _encoder_block(rate: float, dtype: Any = None, **kwargs: Any) -> keras.Layer:
+    return layers.TransformerEncoderBlock(
+        *_block_parts(rate, dtype),
+        placement="sandwich",
+        layer_scale=0.5,
+        dropout=rate,
+        stochastic_depth=rate,
+        seed=3,
+        dtype=dtype,
+        **kwargs,
+    )
+
+
+def _decoder_block(rate: float, dtype: Any = None, **kwargs: Any) -> keras.Layer:
+    return layers.TransformerDecoderBlock(
+        *_block_parts(rate, dtype),
+        cross_attention=layers.MultiHeadAttention(2, 3, use_bias=False, dtype=dtype),
+        norm="rms",
+        layer_scale=0.5,
+        dropout=rate,
+        remat=True,
+        seed=3,
+        dtype=dtype,
+        **kwargs,
+    )
+
+
 LAYER_CASES: dict[type, LayerCase] = {
     layers.AlibiBias: LayerCase(
         lambda rate, **kwargs: layers.AlibiBias(3, **kwargs),
@@ -240,6 +277,15 @@ LAYER_CASES: dict[type, LayerCase] = {
     ),
     layers.Embedding: LayerCase(
         lambda rate, **kwargs: layers.Embedding(11, U, **kwargs), [(B, T)], ids=11
+    ),
+    layers.FeedForward: LayerCase(
+        lambda rate, **kwargs: layers.FeedForward(
+            5, activation="geglu", dropout=rate, seed=1, **kwargs
+        ),
+        [(B, T, D)],
+        masks={0: "mask"},
+        dropout=True,
+        causal=True,
     ),
     layers.GRU: _recurrent(layers.GRU),
     layers.GRUCell: _cell(layers.GRUCell, U),
@@ -333,6 +379,15 @@ LAYER_CASES: dict[type, LayerCase] = {
         [(B, T, U)],
         constant=True,
     ),
+    layers.SublayerConnection: LayerCase(
+        lambda rate, **kwargs: layers.SublayerConnection(
+            layer_scale=0.5, dropout=rate, stochastic_depth=rate, seed=1, **kwargs
+        ),
+        [(B, T, D)],
+        options={"sublayer": ops.tanh},
+        dropout=True,
+        causal=True,
+    ),
     layers.T5RelativeBias: LayerCase(
         lambda rate, **kwargs: layers.T5RelativeBias(
             3, num_buckets=8, max_distance=7, **kwargs
@@ -340,6 +395,16 @@ LAYER_CASES: dict[type, LayerCase] = {
         [(T, S)],
         ids=11,
         bias=True,
+    ),
+    layers.TransformerDecoderBlock: LayerCase(
+        _decoder_block,
+        [(B, T, M), (B, S, U)],
+        masks={0: "mask", 1: "memory_mask"},
+        dropout=True,
+        causal=True,
+    ),
+    layers.TransformerEncoderBlock: LayerCase(
+        _encoder_block, [(B, T, M)], masks={0: "mask"}, dropout=True
     ),
     layers.ZoneoutCell: LayerCase(
         _zoneout_cell, [(B, D), [(B, U), (B, U)]], dropout=True

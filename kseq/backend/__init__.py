@@ -12,6 +12,7 @@ from kseq.backend.dropout import dropout
 from kseq.backend.fused import has_fused_attention
 from kseq.backend.loop import Buffer, empty, filled, loop, stacked
 from kseq.backend.normal import normal
+from kseq.backend.remat import remat
 from kseq.backend.replicas import sum_over_replicas
 from kseq.backend.scan import scan
 
@@ -27,6 +28,7 @@ __all__ = [
     "loop",
     "normal",
     "parallel_chains",
+    "remat",
     "scan",
     "stacked",
     "sum_over_replicas",

@@ -7,6 +7,9 @@ A mixer is one of three kinds, told apart by the arguments of its `call`:
                 `kseq.layers.LinearAttention`.
     recurrent   takes `initial_state`, and steps if it has `return_state=True`.
     other       takes the sequence: a convolution, for example. It can't step.
+
+Of masks, positions and the like a layer is handed what its call names. If its call ends
+in `**kwargs` it is handed what the caller gave, and the mask if it supports masking.
 """
 
 import inspect
@@ -29,21 +32,40 @@ def check_layer(name: str, layer: Any) -> Any:
     return layer
 
 
-def takes(layer: keras.layers.Layer, *names: str) -> bool:
+def names(layer: keras.layers.Layer, *arguments: str) -> bool:
     """Whether the layer's call has arguments of these names."""
     parameters = inspect.signature(layer.call).parameters
-    return all(name in parameters for name in names)
+    return all(name in parameters for name in arguments)
+
+
+def takes(layer: keras.layers.Layer, argument: str) -> bool:
+    """Whether the layer's call can be given an argument of this name."""
+    parameters = inspect.signature(layer.call).parameters.values()
+    return names(layer, argument) or any(p.kind is p.VAR_KEYWORD for p in parameters)
+
+
+def build_part(layer: keras.layers.Layer, *shapes: Shape) -> None:
+    """Builds a part of a block for inputs of these shapes.
+
+    A layer without a `build` of its own is called on symbolic inputs, as Keras does.
+    """
+    if layer.built:
+        return
+    if type(layer).build is keras.layers.Layer.build:
+        layer(*(keras.KerasTensor(shape, layer.compute_dtype) for shape in shapes))
+    else:
+        layer.build(*shapes)
+    layer.built = True
 
 
 def build_mixer(mixer: keras.layers.Layer, shape: Shape) -> None:
     """Builds it for sequences of the shape `(B, T, D)`."""
-    if mixer.built:
-        return
-    if takes(mixer, "query", "value"):
-        mixer.build(shape, shape)
-    else:
-        mixer.build(shape)
-    mixer.built = True
+    build_part(mixer, *([shape, shape] if names(mixer, "query", "value") else [shape]))
+
+
+def each_token(layer: keras.layers.Layer, x: Tensor, mask: Any, training: bool) -> Any:
+    """What a feed-forward layer makes of `x` `(B, T, D)`."""
+    return layer(x, training=training, **_mask(layer, mask))
 
 
 def mix(
@@ -68,17 +90,18 @@ def mix(
             they are None.
 
     Raises:
-        ValueError: `` `mixer` takes no `attention_mask`. `` (`positions` alike)
+        ValueError: `` `mixer` takes no `attention_mask`. `` (`positions` and, of an
+            attention, `use_causal_mask` alike)
     """
-    given = _given(mixer, options)
-    if takes(mixer, "query", "value"):
+    if names(mixer, "query", "value"):
         if causal:
-            given["use_causal_mask"] = True
-        return mixer(x, x, query_mask=mask, value_mask=mask, training=training, **given)
-    if takes(mixer, "mask"):
-        given["mask"] = mask
-    y = mixer(x, training=training, **given)
-    return y[0] if isinstance(y, list | tuple) else y  # a recurrent layer's states
+            options["use_causal_mask"] = True
+        given = _given(mixer, options) | _masks(mixer, mask)
+        y = mixer(x, x, training=training, **given)
+    else:
+        given = _given(mixer, options) | _mask(mixer, mask)
+        y = mixer(x, training=training, **given)
+    return y[0] if isinstance(y, list | tuple) else y  # without states or scores
 
 
 def empty_cache(mixer: keras.layers.Layer, batch_size: Any, length: int) -> Cache:
@@ -87,11 +110,11 @@ def empty_cache(mixer: keras.layers.Layer, batch_size: Any, length: int) -> Cach
     Raises:
         ValueError: `` `mixer` can't go token by token... ``
     """
-    if takes(mixer, "query", "cache"):
+    if names(mixer, "query", "cache"):
         return mixer.empty_cache(batch_size, length)
-    if takes(mixer, "query", "state"):
+    if names(mixer, "query", "state"):
         return mixer.initial_state(batch_size)
-    if takes(mixer, "initial_state") and getattr(mixer, "return_state", False):
+    if _steps(mixer):
         return mixer.get_initial_state(batch_size)
     raise ValueError(
         message(
@@ -114,21 +137,33 @@ def mix_next(
 ) -> tuple[Tensor, Cache]:
     """What the mixer makes of the next tokens `(B, T, D)`, and what it remembers."""
     given = _given(mixer, options)
-    if takes(mixer, "query", "cache"):
-        return mixer(
-            x,
-            x,
-            query_mask=mask,
-            value_mask=mask,
-            use_causal_mask=True,
-            cache=cache,
-            cache_index=cache_index,
-            **given,
-        )
-    if takes(mixer, "query"):
-        return mixer(x, x, query_mask=mask, value_mask=mask, state=cache, **given)
+    if names(mixer, "query", "cache"):
+        given |= {"use_causal_mask": True, "cache": cache, "cache_index": cache_index}
+        return mixer(x, x, **_masks(mixer, mask), **given)
+    if names(mixer, "query"):
+        return mixer(x, x, **_masks(mixer, mask), state=cache, **given)
     y, *states = mixer(x, initial_state=cache, mask=mask, **given)
     return y, states
+
+
+def _steps(mixer: keras.layers.Layer) -> bool:
+    """Whether it is a recurrent layer of one direction that returns its states."""
+    return (
+        names(mixer, "initial_state", "mask")
+        and hasattr(mixer, "get_initial_state")
+        and getattr(mixer, "return_state", False)
+    )
+
+
+def _mask(layer: keras.layers.Layer, mask: Tensor | None) -> dict[str, Any]:
+    """Which tokens are real, as a layer of one sequence is told it."""
+    told = names(layer, "mask") or (layer.supports_masking and takes(layer, "mask"))
+    return {"mask": mask} if told else {}
+
+
+def _masks(mixer: keras.layers.Layer, mask: Tensor | None) -> dict[str, Any]:
+    """Which tokens are real, as an attention is told it."""
+    return {n: mask for n in ("query_mask", "value_mask") if takes(mixer, n)}
 
 
 def _given(mixer: keras.layers.Layer, options: dict[str, Any]) -> dict[str, Any]:

@@ -5,10 +5,11 @@ from typing import Any
 import keras
 
 from kseq._checks import check_choice
+from kseq.layers.rms_normalization import RMSNormalization
 
 NORMS = {
     "layer": keras.layers.LayerNormalization,
-    "rms": keras.layers.RMSNormalization,
+    "rms": RMSNormalization,
 }
 
 

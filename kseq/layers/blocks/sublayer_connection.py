@@ -8,7 +8,7 @@ from keras import ops
 
 from kseq._checks import check_choice, check_rate, message
 from kseq._typing import Shape, Tensor
-from kseq.layers.blocks.normalization import make_norm
+from kseq.layers.blocks.normalization import NORMS, make_norm
 from kseq.layers.dropout import Dropout
 
 PLACEMENTS = ("pre", "post", "sandwich", "none")
@@ -63,8 +63,10 @@ class SublayerConnection(keras.layers.Layer):
 
     Raises:
         ValueError: `` `placement` must be one of 'pre', 'post', ... ``,
-            `` `layer_scale` and `rezero` exclude each other. `` and
-            `` `residual_scale` must be above 0. ``
+            `` `norm` must be one of 'layer', 'rms'. ``,
+            `` `layer_scale` and `rezero` exclude each other. ``,
+            `` `residual_scale` must be above 0. `` and
+            `` The outputs of `sublayer` must have the shape of its inputs. ``
 
     Example:
 
@@ -113,23 +115,28 @@ class SublayerConnection(keras.layers.Layer):
                     rezero=rezero,
                 )
             )
-        self.norm = norm
+        self.norm = check_choice("norm", norm, NORMS)
         self.norm_epsilon = norm_epsilon
         self.residual_scale = residual_scale
         self.layer_scale = layer_scale
         self.rezero = rezero
         self.seed = seed
         options = {"dtype": self.dtype_policy}
-        self.input_norm = self.output_norm = None
+        self.input_norm: Any = None
+        self.output_norm: Any = None
         if placement in ("pre", "sandwich"):
-            self.input_norm = make_norm(norm, norm_epsilon, **options)
+            self.input_norm = make_norm(
+                norm, norm_epsilon, name="input_norm", **options
+            )
         if placement in ("post", "sandwich"):
-            self.output_norm = make_norm(norm, norm_epsilon, **options)
+            self.output_norm = make_norm(
+                norm, norm_epsilon, name="output_norm", **options
+            )
         self.dropout = Dropout(dropout, seed=seed, **options)
         self.stochastic_depth = check_rate("stochastic_depth", stochastic_depth)
         # one element a row, dropped or kept
-        row_seed = None if seed is None else seed + 1
-        self.row_dropout = Dropout(stochastic_depth, seed=row_seed, **options)
+        rows = part_seed(seed, 1)
+        self.row_dropout = Dropout(stochastic_depth, seed=rows, **options)
         self.supports_masking = True
 
     def build(self, inputs_shape: Shape) -> None:
@@ -154,7 +161,8 @@ class SublayerConnection(keras.layers.Layer):
     ) -> Any:
         x = inputs if self.input_norm is None else self.input_norm(inputs)
         branch = sublayer(x)
-        branch, *others = branch if isinstance(branch, tuple) else (branch,)
+        branch, *others = branch if isinstance(branch, list | tuple) else (branch,)
+        _check_shape(branch, inputs)
         if self.placement == "sandwich":
             branch = self.output_norm(branch)
         branch = self._dropped(branch, training)
@@ -187,3 +195,25 @@ class SublayerConnection(keras.layers.Layer):
             "stochastic_depth": self.stochastic_depth,
             "seed": self.seed,
         }
+
+
+def part_seed(seed: int | None, part: int) -> int | None:
+    """A seed for a part of a layer: parts of one seed draw unlike each other."""
+    # far from the seeds that a stack of layers has: 0, 1, 2, ...
+    return None if seed is None else (seed + part * 0x9E3779B1) % 2**31
+
+
+def _check_shape(outputs: Tensor, inputs: Tensor) -> None:
+    """Their sum would be of another shape, or none."""
+    shapes = tuple(outputs.shape), tuple(inputs.shape)
+    known = [a == b for a, b in zip(*shapes, strict=False) if None not in (a, b)]
+    if len(outputs.shape) != len(inputs.shape) or not all(known):
+        raise ValueError(
+            message(
+                "The outputs of `sublayer` must have the shape of its inputs.",
+                fix="A recurrent layer needs `return_sequences=True` and the width of "
+                "the inputs.",
+                inputs_shape=shapes[1],
+                outputs_shape=shapes[0],
+            )
+        )

@@ -1,12 +1,15 @@
 """What the blocks of encoder and decoder share."""
 
+from collections.abc import Callable
 from typing import Any
 
 import keras
 
-from kseq._typing import Shape
-from kseq.layers.blocks.mixing import build_mixer, check_layer
-from kseq.layers.blocks.sublayer_connection import SublayerConnection
+from kseq._typing import Shape, Tensor
+from kseq.backend import remat
+from kseq.layers.attention.capture import wanted
+from kseq.layers.blocks.mixing import build_mixer, build_part, check_layer
+from kseq.layers.blocks.sublayer_connection import SublayerConnection, part_seed
 from kseq.layers.recurrent.any_cell import part_config
 
 
@@ -26,13 +29,14 @@ class TransformerBlock(keras.layers.Layer):
         rezero: bool = False,
         dropout: float = 0.0,
         stochastic_depth: float = 0.0,
+        remat: bool = False,
         seed: int | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.mixer = check_layer("mixer", mixer)
         self.feed_forward = check_layer("feed_forward", feed_forward)
-        self._connection_options = {
+        self._connection_options: dict[str, Any] = {
             "placement": placement,
             "norm": norm,
             "norm_epsilon": norm_epsilon,
@@ -41,24 +45,34 @@ class TransformerBlock(keras.layers.Layer):
             "rezero": rezero,
             "dropout": dropout,
             "stochastic_depth": stochastic_depth,
-            "seed": seed,
         }
-        self.mixer_connection = self.connection("mixer_connection")
+        self.remat = remat
+        self.seed = seed
+        self.mixer_connection = self.connection("mixer_connection", 0)
         self.supports_masking = True
 
-    def connection(self, name: str) -> SublayerConnection:
+    def connection(self, name: str, part: int) -> SublayerConnection:
         """A new connection with the options of the block."""
         return SublayerConnection(
-            **self._connection_options, dtype=self.dtype_policy, name=name
+            **self._connection_options,
+            # each has two seeds of its own
+            seed=part_seed(self.seed, 2 * part),
+            dtype=self.dtype_policy,
+            name=name,
         )
 
     def build_parts(self, shape: Shape) -> None:
         """Builds mixer and feed-forward layer for sequences `(B, T, D)`."""
         build_mixer(self.mixer, shape)
-        if not self.feed_forward.built:
-            self.feed_forward.build(shape)
-            self.feed_forward.built = True
+        build_part(self.feed_forward, shape)
         self.mixer_connection.build(shape)
+
+    def run(self, body: Callable[..., Tensor], x: Tensor, **tensors: Tensor) -> Tensor:
+        """`body(x, **tensors)`, with `remat` once more in the backward pass."""
+        # a captured value must not leave the part of the program that is run twice
+        if self.remat and wanted() is None:
+            body = remat(self, body)
+        return body(x, **tensors)
 
     def get_config(self) -> dict[str, Any]:
         return {
@@ -66,6 +80,8 @@ class TransformerBlock(keras.layers.Layer):
             "mixer": part_config(self.mixer),
             "feed_forward": part_config(self.feed_forward),
             **self._connection_options,
+            "remat": self.remat,
+            "seed": self.seed,
         }
 
     @classmethod

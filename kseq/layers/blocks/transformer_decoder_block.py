@@ -1,5 +1,6 @@
 """Block of a Transformer decoder."""
 
+from functools import partial
 from typing import Any
 
 import keras
@@ -7,7 +8,7 @@ import keras
 from kseq._checks import check_mask, check_rank, message
 from kseq._typing import Shape, Tensor
 from kseq.layers.blocks import mixing
-from kseq.layers.blocks.mixing import check_layer, mix, mix_next
+from kseq.layers.blocks.mixing import build_part, check_layer, each_token, mix, mix_next
 from kseq.layers.blocks.transformer_block import TransformerBlock
 from kseq.layers.recurrent.any_cell import part_config
 from kseq.ops import zero_padding
@@ -49,6 +50,10 @@ class TransformerDecoderBlock(TransformerBlock):
             weights and inside the feed-forward layer is theirs. Defaults to `0.0`.
         stochastic_depth: probability in [0, 1) that a row skips a sublayer. Defaults
             to `0.0`.
+        remat: bool. True keeps only the block's inputs for the gradient, and computes
+            the rest again in the backward pass, with the same dropout: less memory
+            for a third more work. A call with a cache
+            is not changed. Defaults to `False`.
         seed: int. Defaults to `None`.
 
     Call arguments:
@@ -129,13 +134,11 @@ class TransformerDecoderBlock(TransformerBlock):
         self._check_memory(memory_shape)
         self.build_parts(sequences_shape)
         if memory_shape is not None:
-            if not self.cross_attention.built:
-                self.cross_attention.build(sequences_shape, memory_shape)
-                self.cross_attention.built = True
-            self.cross_connection = self.connection("cross_connection")
+            build_part(self.cross_attention, sequences_shape, memory_shape)
+            self.cross_connection = self.connection("cross_connection", 2)
             self.cross_connection.build(sequences_shape)
         if not self.parallel:
-            self.feed_forward_connection = self.connection("feed_forward_connection")
+            self.feed_forward_connection = self.connection("feed_forward_connection", 1)
             self.feed_forward_connection.build(sequences_shape)
 
     def call(
@@ -152,28 +155,22 @@ class TransformerDecoderBlock(TransformerBlock):
         sequences_mask: Tensor | None = None,
     ) -> Any:
         mask = check_mask("mask", sequences_mask if mask is None else mask)
+        memory_mask = check_mask("memory_mask", memory_mask)
+        options = {
+            "mask": mask,
+            "attention_mask": attention_mask,
+            "positions": positions,
+        }
+        mixer: Any
         if cache is None:
             self._check_memory(memory)
-        options = {"attention_mask": attention_mask, "positions": positions}
-
-        def mixer(x: Tensor) -> Any:
-            if cache is None:
-                return mix(
-                    self.mixer, x, mask, causal=True, training=training, **options
-                )
-            past = cache["mixer"]
-            return mix_next(self.mixer, x, mask, past, cache_index, **options)
-
-        def cross_attention(x: Tensor) -> Tensor:
-            given = (
-                {"value": memory} if cache is None else {"key_value": cache["memory"]}
-            )
-            return self.cross_attention(
-                x, query_mask=mask, value_mask=memory_mask, training=training, **given
-            )
-
-        def feed_forward(x: Tensor) -> Tensor:
-            return self.feed_forward(x, training=training)
+            mixer = partial(mix, self.mixer, causal=True, training=training, **options)
+        else:
+            past = {"cache": cache["mixer"], "cache_index": cache_index}
+            mixer = partial(mix_next, self.mixer, **past, **options)
+        feed_forward = partial(
+            each_token, self.feed_forward, mask=mask, training=training
+        )
 
         def side_by_side(x: Tensor) -> Any:
             mixed = mixer(x)
@@ -181,19 +178,33 @@ class TransformerDecoderBlock(TransformerBlock):
                 return mixed + feed_forward(x)
             return mixed[0] + feed_forward(x), mixed[1]
 
+        def body(x: Tensor, **memory: Tensor) -> Any:
+            first = side_by_side if self.parallel else mixer
+            x = self.mixer_connection(x, sublayer=first, training=training)
+            x, *new = x if isinstance(x, tuple) else (x,)
+            if self.cross_attention is not None:
+                cross = partial(
+                    self.cross_attention,
+                    query_mask=mask,
+                    value_mask=memory_mask,
+                    training=training,
+                    **memory,
+                )
+                x = self.cross_connection(x, sublayer=cross, training=training)
+            if not self.parallel:
+                x = self.feed_forward_connection(
+                    x, sublayer=feed_forward, training=training
+                )
+            return (x, *new) if new else x
+
         x = zero_padding(sequences, mask)
-        first = side_by_side if self.parallel else mixer
-        x = self.mixer_connection(x, sublayer=first, training=training)
         if cache is not None:
-            x, mixer_cache = x
-            cache = {**cache, "mixer": mixer_cache}
-        if self.cross_attention is not None:
-            x = self.cross_connection(x, sublayer=cross_attention, training=training)
-        if not self.parallel:
-            x = self.feed_forward_connection(
-                x, sublayer=feed_forward, training=training
-            )
-        return x if cache is None else (x, cache)
+            y, new = body(x, key_value=cache.get("memory"))
+            return y, {**cache, "mixer": new}
+        if memory is None:
+            return self.run(body, x)
+        memory = zero_padding(memory, memory_mask, "memory_mask")
+        return self.run(body, x, value=memory)
 
     def empty_cache(
         self,
@@ -211,11 +222,19 @@ class TransformerDecoderBlock(TransformerBlock):
             memory_mask: bool `(B, S)`. True is real; the calls need it again.
         """
         self._check_memory(memory)
+        cross: Any = self.cross_attention
+        if memory is not None and not hasattr(cross, "project_key_value"):
+            raise ValueError(
+                message(
+                    "`cross_attention` can't go token by token: it has no "
+                    "`project_key_value`.",
+                    fix="kseq.layers.MultiHeadAttention has one.",
+                    cross_attention=type(cross).__name__,
+                )
+            )
         cache = {"mixer": mixing.empty_cache(self.mixer, batch_size, length)}
         if memory is not None:
-            cache["memory"] = self.cross_attention.project_key_value(
-                memory, value_mask=memory_mask
-            )
+            cache["memory"] = cross.project_key_value(memory, value_mask=memory_mask)
         return cache
 
     def _check_memory(self, memory: Any) -> None:

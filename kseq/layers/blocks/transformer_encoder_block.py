@@ -1,10 +1,12 @@
 """Block of a Transformer encoder."""
 
+from functools import partial
+
 import keras
 
 from kseq._checks import check_mask, check_rank
 from kseq._typing import Shape, Tensor
-from kseq.layers.blocks.mixing import mix
+from kseq.layers.blocks.mixing import each_token, mix
 from kseq.layers.blocks.transformer_block import TransformerBlock
 from kseq.ops import zero_padding
 
@@ -37,6 +39,9 @@ class TransformerEncoderBlock(TransformerBlock):
             weights and inside the feed-forward layer is theirs. Defaults to `0.0`.
         stochastic_depth: probability in [0, 1) that a row skips a sublayer. Defaults
             to `0.0`.
+        remat: bool. True keeps only the block's inputs for the gradient, and computes
+            the rest again in the backward pass, with the same dropout: less memory
+            for a third more work. Defaults to `False`.
         seed: int. Defaults to `None`.
 
     Call arguments:
@@ -77,7 +82,7 @@ class TransformerEncoderBlock(TransformerBlock):
 
     def build(self, sequences_shape: Shape) -> None:
         check_rank("sequences", sequences_shape, (3,), "(B, T, D)")
-        self.feed_forward_connection = self.connection("feed_forward_connection")
+        self.feed_forward_connection = self.connection("feed_forward_connection", 1)
         self.build_parts(sequences_shape)
         self.feed_forward_connection.build(sequences_shape)
 
@@ -92,23 +97,26 @@ class TransformerEncoderBlock(TransformerBlock):
     ) -> Tensor:
         mask = check_mask("mask", sequences_mask if mask is None else mask)
 
-        def mixer(x: Tensor) -> Tensor:
-            return mix(
-                self.mixer,
-                x,
-                mask,
-                causal=False,
-                training=training,
-                attention_mask=attention_mask,
-                positions=positions,
+        mixer = partial(
+            mix,
+            self.mixer,
+            mask=mask,
+            causal=False,
+            training=training,
+            attention_mask=attention_mask,
+            positions=positions,
+        )
+        feed_forward = partial(
+            each_token, self.feed_forward, mask=mask, training=training
+        )
+
+        def body(x: Tensor) -> Tensor:
+            x = self.mixer_connection(x, sublayer=mixer, training=training)
+            return self.feed_forward_connection(
+                x, sublayer=feed_forward, training=training
             )
 
-        def feed_forward(x: Tensor) -> Tensor:
-            return self.feed_forward(x, training=training)
-
-        x = zero_padding(sequences, mask)
-        x = self.mixer_connection(x, sublayer=mixer, training=training)
-        return self.feed_forward_connection(x, sublayer=feed_forward, training=training)
+        return self.run(body, zero_padding(sequences, mask))
 
     def compute_output_shape(self, sequences_shape: Shape) -> Shape:
         return sequences_shape
