@@ -87,8 +87,9 @@ def vocabulary_crossentropy(
     >>> targets = np.array([[1, 2, 3], [6, 0, 0]])
     >>> losses = kseq.ops.vocabulary_crossentropy(
     ...     hidden, table, targets, targets > 0, transpose_kernel=True)
-    >>> print(np.round(losses, 4).tolist())  # ln 7
-    [[1.9459, 1.9459, 1.9459], [1.9459, 0.0, 0.0]]
+    >>> print(np.asarray(losses).round(4))  # ln 7
+    [[1.9459 1.9459 1.9459]
+     [1.9459 0.     0.    ]]
 
     References:
         Szegedy et al., 2016, arXiv:1512.00567, section 7, for the smoothing.
@@ -237,15 +238,19 @@ def _compute_dtype(inputs: _Inputs) -> str:
 
 def _even_share(count: Tensor, most: int) -> int:
     """The tokens of a chunk: as few chunks as possible, all alike."""
-    if not isinstance(count, int) or count == 0:
+    if not isinstance(count, int):
         return most
+    count = max(count, 1)
     chunks = -(-count // most)
     return -(-count // chunks)
 
 
 def _chunks(x: Tensor, size: int) -> Tensor:
     """`(M, ...)` as `(M / size, size, ...)`, with zeros after the last row."""
-    missing = -ops.shape(x)[0] % size
+    count = ops.shape(x)[0]
+    # no tokens are one chunk too: a loop of JAX traces what it does not run
+    none = isinstance(count, int) and count == 0
+    missing = size if none else -count % size
     if not isinstance(missing, int) or missing:
         x = ops.concatenate([x, ops.zeros((missing, *x.shape[1:]), x.dtype)], axis=0)
     return ops.reshape(x, (-1, size, *x.shape[1:]))
