@@ -61,11 +61,12 @@ def remat(layer: keras.layers.Layer, function: Callable[..., Tensor]) -> Any:
 
 def _stored(variables: list[keras.Variable]) -> list[Tensor]:
     """The values as they are stored: a layer of mixed precision would cast them."""
+    read = half(tensorflow=_tensorflow_read, jax=_same)
 
     class Stored(keras.layers.Layer):
         def call(self, unused: Tensor) -> list[Tensor]:
             del unused
-            return [ops.convert_to_tensor(v.value) for v in variables]
+            return [read(v.value) for v in variables]
 
     return Stored(autocast=False)(ops.zeros(()))
 
@@ -116,6 +117,13 @@ def _after(tensors: Tree, upstream: Tensor) -> Tree:
     return keras.tree.map_structure(
         lambda x: ops.where(known, x, ops.cast(probe, x.dtype)), tensors
     )
+
+
+def _tensorflow_read(variable: Tensor) -> Tensor:
+    """What it holds now: `ops.convert_to_tensor` gives the variable itself."""
+    import tensorflow as tf
+
+    return tf.convert_to_tensor(variable)
 
 
 def _tensorflow_stopped(inputs: Tree) -> Tree:

@@ -182,6 +182,15 @@ class SublayerConnection(keras.layers.Layer):
             branch = branch * self.row_dropout(ones, training=True)
         return branch
 
+    def compute_output_spec(
+        self, inputs: Any, sublayer: Callable[[Tensor], Any], training: bool = False
+    ) -> Any:
+        """Symbolic outputs: JAX can't trace a call that is given a function."""
+        outputs = self.call(inputs, sublayer, training)
+        return keras.tree.map_structure(
+            lambda y: keras.KerasTensor(y.shape, y.dtype), outputs
+        )
+
     def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
