@@ -365,12 +365,22 @@ LAYER_CASES: dict[type, LayerCase] = {
     ),
     layers.RGLRU: _linear(layers.RGLRU, U, num_heads=2),
     layers.RGLRUCell: _linear_cell(layers.RGLRUCell, U, num_heads=2),
+    layers.RMSNormalization: LayerCase(
+        lambda rate, **kwargs: layers.RMSNormalization(epsilon=1e-3, **kwargs),
+        [(B, T, U)],
+        causal=True,
+    ),
     layers.RotaryEmbedding: LayerCase(
         lambda rate, **kwargs: layers.RotaryEmbedding(
             rotary_dim=4, scaling=kseq.ops.YaRNScaling(2, 64), **kwargs
         ),
         [(B, T, 3, M)],
         causal=True,
+    ),
+    layers.SequencePooling: LayerCase(
+        lambda rate, **kwargs: layers.SequencePooling("last", **kwargs),
+        [(B, T, U)],
+        masks={0: "mask"},
     ),
     layers.SimpleRNN: _recurrent(layers.SimpleRNN),
     layers.SimpleRNNCell: _cell(layers.SimpleRNNCell, U),

@@ -45,6 +45,8 @@ from kseq.layers.recurrent.simple_rnn import SimpleRNN
 from kseq.layers.recurrent.simple_rnn_cell import SimpleRNNCell
 from kseq.layers.recurrent.zoneout_cell import ZoneoutCell
 from kseq.layers.residual import Residual
+from kseq.layers.rms_normalization import RMSNormalization
+from kseq.layers.sequence_pooling import SequencePooling
 
 __all__ = [
     "GRU",
@@ -79,9 +81,11 @@ __all__ = [
     "ProjectedLSTM",
     "ProjectedLSTMCell",
     "RGLRUCell",
+    "RMSNormalization",
     "Residual",
     "ResidualCell",
     "RotaryEmbedding",
+    "SequencePooling",
     "SimpleRNN",
     "SimpleRNNCell",
     "SinePositionEncoding",

@@ -11,12 +11,13 @@ from kseq.layers import Dropout, SequencePooling
 from kseq.layers.blocks.normalization import make_norm
 from kseq.models.deep_norm import single_stack
 from kseq.models.position_schemes import positions_config, positions_from_config
+from kseq.models.transformer_builder import TransformerBuilder
 from kseq.models.transformer_model import TransformerModel
 from kseq.models.transformer_stack import StackOptions, TokenInput, make_embedding
 
 
 @keras.saving.register_keras_serializable(package="kseq")
-class TransformerEncoder(TransformerModel):
+class TransformerEncoder(TransformerBuilder):
     """Transformer encoder: each token sees the whole row.
 
         x = E[ids];  x = block_i(x), i = 1..L;  y = LN(x)
@@ -111,7 +112,6 @@ class TransformerEncoder(TransformerModel):
         self.dropout = dropout
         self.use_bias = use_bias
         self.remat = remat
-        self.depth = self.num_layers
         options = StackOptions(
             hidden_dim=hidden_dim,
             num_heads=num_heads,
@@ -195,7 +195,9 @@ class TransformerEncoder(TransformerModel):
         )
         norm = make_norm(self.norm, 1e-5, dtype=self._dtype, name="transform_norm")
         logits = self.token_embedding(norm(transform(self.output)), reverse=True)
-        return keras.Model(self.input, logits, name=f"{self.name}_masked_lm")
+        return TransformerModel(
+            self.input, logits, name=f"{self.name}_masked_lm"
+        )
 
     def _with_head(
         self, x: Tensor, num_classes: int, dropout: float, name: str
@@ -207,7 +209,7 @@ class TransformerEncoder(TransformerModel):
             check_size("num_classes", num_classes), dtype=self._dtype, name=name
         )
         outputs = dense(dropout_layer(x))
-        return keras.Model(self.input, outputs, name=f"{self.name}_{name}")
+        return TransformerModel(self.input, outputs, name=f"{self.name}_{name}")
 
     @property
     def _dtype(self) -> Any:

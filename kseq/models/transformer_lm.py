@@ -10,14 +10,14 @@ from kseq._typing import Tensor
 from kseq.layers import Dropout
 from kseq.models.deep_norm import single_stack
 from kseq.models.position_schemes import positions_config, positions_from_config
-from kseq.models.transformer_model import TransformerModel
+from kseq.models.transformer_builder import TransformerBuilder
 from kseq.models.transformer_stack import StackOptions, TokenInput, make_embedding
 from kseq.models.trunk_and_head import TrunkAndHead
 from kseq.ops import segment_mask
 
 
 @keras.saving.register_keras_serializable(package="kseq")
-class TransformerLM(TransformerModel, TrunkAndHead):
+class TransformerLM(TransformerBuilder, TrunkAndHead):
     """Transformer language model: decoder blocks only.
 
         x = E[ids];  x = block_i(x), i = 1..L;  logits = LN(x) W
@@ -126,7 +126,6 @@ class TransformerLM(TransformerModel, TrunkAndHead):
         self.tie_embeddings = tie_embeddings
         self.packed = packed
         self.remat = remat
-        self.depth = self.num_layers
         options = StackOptions(
             hidden_dim=hidden_dim,
             num_heads=num_heads,

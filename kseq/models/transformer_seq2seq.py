@@ -11,13 +11,13 @@ from kseq.layers import Dropout
 from kseq.models.deep_norm import encoder_and_decoder
 from kseq.models.position_schemes import positions_config, positions_from_config
 from kseq.models.seq2seq import Seq2Seq, check_marks
-from kseq.models.transformer_model import TransformerModel
+from kseq.models.transformer_builder import TransformerBuilder
 from kseq.models.transformer_stack import StackOptions, TokenInput, make_embedding
 from kseq.models.trunk_and_head import TrunkAndHead
 
 
 @keras.saving.register_keras_serializable(package="kseq")
-class TransformerSeq2Seq(TransformerModel, Seq2Seq, TrunkAndHead):
+class TransformerSeq2Seq(TransformerBuilder, Seq2Seq, TrunkAndHead):
     """Transformer encoder-decoder over token ids (Vaswani et al.).
 
         H = LN(encoder blocks(E_s[source]))              (B, S, D)
@@ -138,7 +138,6 @@ class TransformerSeq2Seq(TransformerModel, Seq2Seq, TrunkAndHead):
             start_id, end_id, target_vocabulary_size
         )
         self.remat = remat
-        self.depth = self.num_layers
         if share_embeddings and source_vocabulary_size != target_vocabulary_size:
             raise ValueError(
                 message(
