@@ -69,21 +69,20 @@ class PositionScheme:
     def attention_options(self, dtype: Any) -> dict[str, Any]:
         """`rotary` or `bias` of one `MultiHeadAttention`."""
         if isinstance(self._layer, RotaryEmbedding):
-            return {"rotary": _copy(self._layer, dtype)}
+            return {"rotary": _copy(self._layer, dtype, "rotary")}
         if isinstance(self._layer, RelativeBias):
-            return {"bias": _copy(self._layer, dtype)}
+            return {"bias": _copy(self._layer, dtype, "bias")}
         return {}
 
-    def embedding_layer(self, dtype: Any) -> keras.layers.Layer | None:
+    def embedding_layer(self, dtype: Any, name: str) -> keras.layers.Layer | None:
         """The layer whose outputs are added to the embeddings, if there is one."""
         if self._layer is None or self.is_in_attention:
             return None
-        return _copy(self._layer, dtype)
+        return _copy(self._layer, dtype, name)
 
 
-def _copy(layer: keras.layers.Layer, dtype: Any) -> keras.layers.Layer:
-    config = {k: v for k, v in layer.get_config().items() if k != "name"}
-    return type(layer).from_config({**config, "dtype": dtype})
+def _copy(layer: keras.layers.Layer, dtype: Any, name: str) -> keras.layers.Layer:
+    return type(layer).from_config({**layer.get_config(), "dtype": dtype, "name": name})
 
 
 def positions_config(positions: Any) -> Any:

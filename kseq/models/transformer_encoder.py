@@ -10,6 +10,7 @@ from kseq._typing import Tensor
 from kseq.layers import Dropout, SequencePooling
 from kseq.layers.blocks.normalization import make_norm
 from kseq.models.deep_norm import single_stack
+from kseq.models.estimate import Stack
 from kseq.models.position_schemes import positions_config, positions_from_config
 from kseq.models.transformer_builder import TransformerBuilder
 from kseq.models.transformer_model import TransformerModel
@@ -23,7 +24,8 @@ class TransformerEncoder(TransformerBuilder):
         x = E[ids];  x = block_i(x), i = 1..L;  y = LN(x)
 
     The outputs are hidden states. `classifier`, `tagger` and `masked_lm` make models
-    with a head on them, which share its weights.
+    with a head on them, which share its weights. `estimate(batch_size, length)` says
+    what a training step takes, without a head.
 
     Id 0 is padding, on either side. `TransformerLM` says what the placements of the
     norms ask of the learning rate. To copy a model, use
@@ -142,7 +144,10 @@ class TransformerEncoder(TransformerBuilder):
         self.final_norm = options.final_norm("final_norm")
         token_ids = keras.Input((None,), dtype="int32", name="token_ids")
         mask = ops.not_equal(token_ids, 0)
-        x = TokenInput(self.token_embedding, scheme, dropout_layer)(token_ids)
+        embed = TokenInput(
+            "token_positions", self.token_embedding, scheme, dropout_layer
+        )
+        x = embed(token_ids)
         for block in self.blocks:
             x = block(x, mask=mask)
         if self.final_norm is not None:
@@ -195,9 +200,7 @@ class TransformerEncoder(TransformerBuilder):
         )
         norm = make_norm(self.norm, 1e-5, dtype=self._dtype, name="transform_norm")
         logits = self.token_embedding(norm(transform(self.output)), reverse=True)
-        return TransformerModel(
-            self.input, logits, name=f"{self.name}_masked_lm"
-        )
+        return TransformerModel(self.input, logits, name=f"{self.name}_masked_lm")
 
     def _with_head(
         self, x: Tensor, num_classes: int, dropout: float, name: str
@@ -214,6 +217,12 @@ class TransformerEncoder(TransformerBuilder):
     @property
     def _dtype(self) -> Any:
         return self.token_embedding.dtype_policy
+
+    def _stacks(self, batch: int, length: int) -> list[Stack]:
+        return [self._stack(batch, length, causal=False)]
+
+    def _logits_size(self) -> int:
+        return 0  # a head has its own
 
     def get_config(self) -> dict[str, Any]:
         return {

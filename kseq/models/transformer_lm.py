@@ -9,6 +9,7 @@ from kseq._checks import check_size
 from kseq._typing import Tensor
 from kseq.layers import Dropout
 from kseq.models.deep_norm import single_stack
+from kseq.models.estimate import Stack
 from kseq.models.position_schemes import positions_config, positions_from_config
 from kseq.models.transformer_builder import TransformerBuilder
 from kseq.models.transformer_stack import StackOptions, TokenInput, make_embedding
@@ -27,6 +28,10 @@ class TransformerLM(TransformerBuilder, TrunkAndHead):
 
     Id 0 is padding, on either side. To copy a model, use
     `from_config(model.get_config())`.
+
+    `TransformerLM.from_preset(name)` has the sizes of "gpt2-small" (124,439,808
+    parameters) and "llama-tiny" (15,191,712; the stories15M of llama2.c), with random
+    weights; `estimate(batch_size, length)` says what a training step takes.
 
     Norm placement: "pre" and "sandwich" train from the first step at any depth. "post"
     is Vaswani's: with more than 6 layers it needs a warm-up, such as
@@ -166,7 +171,9 @@ class TransformerLM(TransformerBuilder, TrunkAndHead):
             name="token_embedding",
         )
         dropout = Dropout(self.dropout, dtype=dtype, name="embedding_dropout")
-        self._embed = TokenInput(self.token_embedding, scheme, dropout)
+        self._embed = TokenInput(
+            "token_positions", self.token_embedding, scheme, dropout
+        )
         self.blocks = options.decoder_blocks(
             "block", self.num_layers, single_stack(self.num_layers)
         )
@@ -200,7 +207,11 @@ class TransformerLM(TransformerBuilder, TrunkAndHead):
         Args:
             batch_size: B.
             max_length: int, the most tokens that will be read.
+
+        Raises:
+            ValueError: `` There are fewer learned positions than `max_length`... ``
         """
+        self._embed.check_length(max_length)
         return {
             "blocks": [b.empty_cache(batch_size, max_length) for b in self.blocks],
             "index": ops.convert_to_tensor(0, "int32"),
@@ -220,6 +231,12 @@ class TransformerLM(TransformerBuilder, TrunkAndHead):
         if self.final_norm is not None:
             x = self.final_norm(x)
         return self.logits(x)[:, 0], {"blocks": caches, "index": state["index"] + 1}
+
+    def _stacks(self, batch: int, length: int) -> list[Stack]:
+        return [self._stack(batch, length, causal=True)]
+
+    def _logits_size(self) -> int:
+        return self.vocabulary_size
 
     def get_config(self) -> dict[str, Any]:
         return {

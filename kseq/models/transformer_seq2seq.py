@@ -9,6 +9,7 @@ from kseq._checks import check_size, message
 from kseq._typing import Tensor
 from kseq.layers import Dropout
 from kseq.models.deep_norm import encoder_and_decoder
+from kseq.models.estimate import Stack
 from kseq.models.position_schemes import positions_config, positions_from_config
 from kseq.models.seq2seq import Seq2Seq, check_marks
 from kseq.models.transformer_builder import TransformerBuilder
@@ -28,6 +29,11 @@ class TransformerSeq2Seq(TransformerBuilder, Seq2Seq, TrunkAndHead):
     table serves source, target and logits, for one vocabulary. `TransformerLM` says
     what the placements of the norms ask of the learning rate; the default is Pre-LN,
     Vaswani's is `"post"`.
+
+    `TransformerSeq2Seq.from_preset(name)` has the sizes of "vaswani-base" and
+    "vaswani-big", with one table of 37,000 tokens and random weights. Their paper says
+    65 and 213 million parameters; by its table 3 the shapes have 63,082,496 and
+    214,245,376. `estimate(batch_size, length)` says what a training step takes.
 
     Id 0 is padding in source and target, on either side. To copy a model, use
     `from_config(model.get_config())`.
@@ -202,8 +208,12 @@ class TransformerSeq2Seq(TransformerBuilder, Seq2Seq, TrunkAndHead):
                 dtype=dtype,
                 name="target_embedding",
             )
-        self._embed_source = TokenInput(self.source_embedding, encoder_scheme, dropout)
-        self._embed_target = TokenInput(self.target_embedding, decoder_scheme, dropout)
+        self._embed_source = TokenInput(
+            "source_positions", self.source_embedding, encoder_scheme, dropout
+        )
+        self._embed_target = TokenInput(
+            "target_positions", self.target_embedding, decoder_scheme, dropout
+        )
         encoder, decoder = encoder_and_decoder(self.num_layers, self.num_layers)
         self.encoder_blocks = options.encoder_blocks(
             "encoder", self.num_layers, encoder
@@ -247,6 +257,7 @@ class TransformerSeq2Seq(TransformerBuilder, Seq2Seq, TrunkAndHead):
         return x if self.decoder_norm is None else self.decoder_norm(x)
 
     def start(self, source_ids: Tensor, max_length: int) -> dict[str, Any]:
+        self._embed_target.check_length(max_length)
         memory, memory_mask = self.encode(source_ids)
         batch_size = ops.shape(source_ids)[0]
         return {
@@ -278,6 +289,15 @@ class TransformerSeq2Seq(TransformerBuilder, Seq2Seq, TrunkAndHead):
             x = self.decoder_norm(x)
         state = {**state, "blocks": caches, "index": state["index"] + 1}
         return self.logits(x)[:, 0], state
+
+    def _stacks(self, batch: int, length: int) -> list[Stack]:
+        return [
+            self._stack(batch, length, causal=False),
+            self._stack(batch, length, causal=True, source=length),
+        ]
+
+    def _logits_size(self) -> int:
+        return self.target_vocabulary_size
 
     def get_config(self) -> dict[str, Any]:
         return {

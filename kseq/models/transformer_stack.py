@@ -12,6 +12,7 @@ from kseq.layers import (
     Embedding,
     FeedForward,
     MultiHeadAttention,
+    PositionEmbedding,
     TransformerDecoderBlock,
     TransformerEncoderBlock,
 )
@@ -65,7 +66,7 @@ class StackOptions:
         """Blocks that see the whole sequence."""
         return [
             TransformerEncoderBlock(
-                self._attention(self.scheme(causal=False)),
+                self._attention("attention", self.scheme(causal=False)),
                 self._feed_forward(),
                 **self._block_options(f"{name}_{i}", deep_norm),
             )
@@ -83,9 +84,11 @@ class StackOptions:
         """Blocks that look back only, with attention over a memory or without."""
         return [
             TransformerDecoderBlock(
-                self._attention(self.scheme(causal=True)),
+                self._attention("attention", self.scheme(causal=True)),
                 self._feed_forward(),
-                cross_attention=self._attention(None) if cross_attention else None,
+                cross_attention=(
+                    self._attention("cross_attention") if cross_attention else None
+                ),
                 **self._block_options(f"{name}_{i}", deep_norm),
             )
             for i in range(num_layers)
@@ -103,7 +106,9 @@ class StackOptions:
             return None
         return make_norm(self.norm, 1e-5, dtype=self.dtype, name=name)
 
-    def _attention(self, scheme: PositionScheme | None) -> MultiHeadAttention:
+    def _attention(
+        self, name: str, scheme: PositionScheme | None = None
+    ) -> MultiHeadAttention:
         positions = {} if scheme is None else scheme.attention_options(self.dtype)
         return MultiHeadAttention(
             self.num_heads,
@@ -112,6 +117,7 @@ class StackOptions:
             dropout=self.dropout,
             use_bias=self.use_bias,
             dtype=self.dtype,
+            name=name,
             **positions,
         )
 
@@ -121,6 +127,7 @@ class StackOptions:
             activation=self.activation,
             use_bias=self.use_bias,
             dtype=self.dtype,
+            name="feed_forward",
         )
 
     def _block_options(self, name: str, deep_norm: DeepNorm) -> dict[str, Any]:
@@ -142,14 +149,14 @@ class TokenInput:
         x_t = E[id_t] s + p_t,  s = sqrt(D) with sinusoidal positions, else 1
 
     Not a layer: its parts are layers of the model, which may use the table again for
-    the logits.
+    the logits. `name` is that of the layer of positions.
     """
 
     def __init__(
-        self, embedding: Embedding, scheme: PositionScheme, dropout: Dropout
+        self, name: str, embedding: Embedding, scheme: PositionScheme, dropout: Dropout
     ) -> None:
         self.embedding = embedding
-        self.positions = scheme.embedding_layer(embedding.dtype_policy)
+        self.positions = scheme.embedding_layer(embedding.dtype_policy, name)
         self.dropout = dropout
         self.scale = embedding.output_dim**0.5 if scheme.scales_embeddings else 1.0
 
@@ -162,6 +169,22 @@ class TokenInput:
         if self.positions is not None:
             x = x + self.positions(x, positions=positions, start_index=start_index)
         return self.dropout(x)
+
+    def check_length(self, max_length: int) -> None:
+        """Refuses more tokens than there are learned positions.
+
+        A compiled step, which does not know its position, could not.
+        """
+        if isinstance(self.positions, PositionEmbedding):
+            check_size("max_length", max_length)
+            if max_length > self.positions.num_positions:
+                raise ValueError(
+                    message(
+                        "There are fewer learned positions than `max_length`.",
+                        max_length=max_length,
+                        num_positions=self.positions.num_positions,
+                    )
+                )
 
 
 def make_embedding(
