@@ -8,6 +8,7 @@ from kseq.backend.chains import parallel_chains
 from kseq.backend.compiled import compiled
 from kseq.backend.concrete import is_concrete
 from kseq.backend.custom_gradient import custom_gradient
+from kseq.backend.dense_gradient import dense_gradient
 from kseq.backend.dropout import dropout
 from kseq.backend.fused import has_fused_attention
 from kseq.backend.loop import Buffer, empty, filled, loop, stacked
@@ -20,6 +21,7 @@ __all__ = [
     "Buffer",
     "compiled",
     "custom_gradient",
+    "dense_gradient",
     "dropout",
     "empty",
     "filled",

@@ -7,7 +7,7 @@ from keras import ops
 
 from kseq._checks import message
 from kseq._typing import Shape, Tensor
-from kseq.backend import is_concrete
+from kseq.backend import dense_gradient, is_concrete
 
 
 @keras.saving.register_keras_serializable(package="kseq")
@@ -89,7 +89,9 @@ class Embedding(keras.layers.Embedding):
                         input_dim=self.input_dim,
                     )
                 )
-        return super().call(inputs)
+        table = dense_gradient(self.embeddings)
+        rows = ops.take(table, ops.cast(inputs, "int32"), axis=0)
+        return ops.cast(rows, self.compute_dtype)
 
     def compute_mask(self, inputs: Tensor, mask: Tensor | None = None) -> Any:
         return mask if self._reversed else super().compute_mask(inputs, mask)

@@ -114,3 +114,19 @@ def test_hidden_states_of_another_width_are_named(layer):
         layer(np.ones((1, 2, 4), "float32"), reverse=True)
     with pytest.raises(ValueError, match="as wide as a row"):
         layer(keras.Input((2, 4)), reverse=True)
+
+
+def test_adam_moves_a_repeated_token_no_further_than_its_rate():
+    """The first step of Adam is rate g / (|g| + epsilon), g summed over repeats."""
+    layer = kseq.layers.Embedding(5, 2)
+    model = keras.Sequential([layer, keras.layers.GlobalAveragePooling1D()])
+    ids = np.array([[1, 1, 1, 2]])
+    before = np.array(model(ids))
+    assert before.shape == (1, 2)
+    table = layer.get_weights()[0]
+    model.compile(keras.optimizers.Adam(0.1, epsilon=1e-12), loss="mse")
+    model.train_on_batch(ids, before + 1)
+    moved = layer.get_weights()[0] - table
+    want = np.zeros((5, 2))
+    want[1:3] = 0.1  # upwards, to the target
+    assert_close("moved", moved, want)
