@@ -15,7 +15,8 @@ PYTEST = $(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help demo tensorboard test test-all check bench bench-recurrence bench-attention clean
+.PHONY: help demo tensorboard test test-all check bench bench-recurrence \
+	bench-attention bench-transformer clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) \
@@ -51,6 +52,9 @@ bench-recurrence: $(VENV)/bench-installed ## Time the recurrent layers on Tensor
 bench-attention: $(VENV)/bench-installed ## Time attention on TensorFlow, then on JAX
 	KERAS_BACKEND=tensorflow $(BIN)/python tests/benchmarks/bench_attention.py $(ARGS)
 	KERAS_BACKEND=jax $(BIN)/python tests/benchmarks/bench_attention.py $(ARGS)
+
+bench-transformer: $(VENV)/bench-installed ## Time a Transformer's training step, and a large vocabulary's loss
+	KERAS_BACKEND=tensorflow $(BIN)/python tests/benchmarks/bench_transformer.py $(ARGS)
 
 clean: ## Remove .venv and the caches; logs stay
 	rm -rf $(VENV) build *.egg-info .mypy_cache .pytest_cache .ruff_cache
