@@ -1,7 +1,8 @@
 """Learns to pronounce English words: letters in, phones out.
 
-A recurrent encoder-decoder with attention is trained on the CMU Pronouncing Dictionary
-and scored on words that it has not seen. `make demo` runs this with its defaults.
+An encoder-decoder, recurrent with attention or a Transformer, is trained on the CMU
+Pronouncing Dictionary and scored on words that it has not seen. `make demo` runs this
+with its defaults.
 """
 
 import argparse
@@ -11,12 +12,20 @@ import keras
 
 import kseq
 
-# epochs, units, layers, embedding, batch, buckets, learning rate, dropout, smoothing
+# epochs, units, layers, batch, buckets, learning rate, dropout, smoothing
 SETTINGS = {
-    "demo": (4, 256, 1, 64, 128, 3, 2e-3, 0.2, 0.0),
-    "quick": (1, 16, 1, 8, 32, 2, 3e-3, 0.1, 0.0),
-    "full": (16, 512, 1, 128, 128, 5, 1e-3, 0.3, 0.1),
+    "recurrent": {
+        "demo": (4, 256, 1, 128, 3, 2e-3, 0.2, 0.0),
+        "quick": (1, 16, 1, 32, 2, 3e-3, 0.1, 0.0),
+        "full": (16, 512, 1, 128, 5, 1e-3, 0.3, 0.1),
+    },
+    "transformer": {
+        "demo": (4, 128, 3, 128, 3, 2e-3, 0.1, 0.0),
+        "quick": (1, 16, 1, 32, 2, 3e-3, 0.1, 0.0),
+        "full": (30, 128, 4, 128, 5, 2e-3, 0.1, 0.1),
+    },
 }
+HEADS = 4  # of the Transformer
 QUICK_WORDS = 200  # of each part
 WARMUP = 0.05  # share of the steps in which the learning rate rises
 CLIP_NORM = 1.0
@@ -26,16 +35,14 @@ SEED = 0
 
 
 def parse_arguments():
-    epochs, units = (
-        ", ".join(f"{mode} {values[column]}" for mode, values in SETTINGS.items())
-        for column in (0, 1)
-    )
     parser = argparse.ArgumentParser(description=__doc__)
     add = parser.add_argument
+    add("--model", default="recurrent", choices=SETTINGS, help="(default: recurrent)")
     add("--cell", default="gru", help="recurrent cell: rnn, gru or lstm (default: gru)")
-    add("--attention", default="bahdanau", help="bahdanau (default), luong or none")
-    add("--epochs", type=int, help=f"passes over the words (default: {epochs})")
-    add("--units", type=int, help=f"width of the cells (default: {units})")
+    add("--attention", default="bahdanau",
+        help="of the recurrent model: bahdanau (default), luong or none")  # fmt: skip
+    add("--epochs", type=int, help="passes over the words (default: see SETTINGS)")
+    add("--units", type=int, help="width of the model (default: see SETTINGS)")
     add("--logdir", default="logs/g2p", help="for the model and its curves (logs/g2p)")
     add("--full", action="store_true", help="long run on --data for a good model")
     add("--quick", action="store_true", help="seconds: a tiny model, a few words")
@@ -45,6 +52,26 @@ def parse_arguments():
     if arguments.full and (arguments.quick or not arguments.data):
         parser.error("--full needs --data DIR and excludes --quick")
     return arguments
+
+
+def make_model(arguments, data, units, layers, dropout):
+    sizes = {
+        "source_vocabulary_size": len(data.graphemes),
+        "target_vocabulary_size": len(data.phonemes),
+        "num_layers": layers,
+        "dropout": dropout,
+    }
+    if arguments.model == "transformer":
+        return kseq.models.TransformerSeq2Seq(
+            hidden_dim=units, num_heads=HEADS, **sizes
+        )
+    return kseq.models.RecurrentSeq2Seq(
+        embedding_dim=units // 4,
+        units=units,
+        cell=arguments.cell,
+        attention=None if arguments.attention == "none" else arguments.attention,
+        **sizes,
+    )
 
 
 def pronounce(model, data, words):
@@ -79,7 +106,7 @@ def main():
     arguments = parse_arguments()
     keras.utils.set_random_seed(SEED)
     mode = "full" if arguments.full else "quick" if arguments.quick else "demo"
-    epochs, units, layers, width, batch, buckets, *rates = SETTINGS[mode]
+    epochs, units, layers, batch, buckets, *rates = SETTINGS[arguments.model][mode]
     learning_rate, dropout, smoothing = rates
     epochs, units = arguments.epochs or epochs, arguments.units or units
     logdir = Path(arguments.logdir)
@@ -98,16 +125,7 @@ def main():
     dev_pairs = batches(dev, batch_size=batch, num_buckets=1, shuffle=False)
     print(f"Training: {pairs}")
 
-    model = kseq.models.RecurrentSeq2Seq(
-        source_vocabulary_size=len(data.graphemes),
-        target_vocabulary_size=len(data.phonemes),
-        embedding_dim=width,
-        units=units,
-        num_layers=layers,
-        cell=arguments.cell,
-        attention=None if arguments.attention == "none" else arguments.attention,
-        dropout=dropout,
-    )
+    model = make_model(arguments, data, units, layers, dropout)
     steps = epochs * len(pairs)
     warmup = int(WARMUP * steps)
     schedule = keras.optimizers.schedules.CosineDecay(
@@ -126,7 +144,7 @@ def main():
     watched = [(word, known[:1]) for word, known in samples[:NUM_PROBES]]
     callbacks = [keras.callbacks.TensorBoard(logdir)]
     callbacks.append(kseq.callbacks.GradientNorms(logdir))
-    if arguments.attention != "none":
+    if arguments.model == "transformer" or arguments.attention != "none":
         probe, _ = batches(watched, batch_size=len(watched), shuffle=False)[0]
         maps = kseq.callbacks.AttentionMaps(
             logdir,
