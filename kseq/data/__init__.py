@@ -13,6 +13,11 @@ from kseq.data.pronunciation_error import (
 )
 from kseq.data.text import TextData, load_text
 from kseq.data.text_windows import TextWindows
+from kseq.data.translation_score import (
+    TranslationScore,
+    translation_score,
+    translation_score_by_length,
+)
 from kseq.data.vocabulary import Vocabulary
 
 __all__ = [
@@ -24,6 +29,7 @@ __all__ = [
     "PronunciationData",
     "TextData",
     "TextWindows",
+    "TranslationScore",
     "Vocabulary",
     "bucket_by_length",
     "load_cmudict",
@@ -33,4 +39,6 @@ __all__ = [
     "pronunciation_error",
     "pronunciation_error_by_length",
     "pronunciation_pairs",
+    "translation_score",
+    "translation_score_by_length",
 ]

@@ -1,11 +1,13 @@
 """Measures a model: what it attends to, how large its gradients are."""
 
+from kseq.diagnostics.alignment_crossing import alignment_crossing
 from kseq.diagnostics.attention_maps import AttentionProbe, attention_maps
 from kseq.diagnostics.gradient_norms import gradient_norms, layer_path
 from kseq.layers.attention.capture import capture
 
 __all__ = [
     "AttentionProbe",
+    "alignment_crossing",
     "attention_maps",
     "capture",
     "gradient_norms",
