@@ -119,7 +119,7 @@ def translation_score_by_length(
     groups = np.searchsorted(bounds, lengths)
     table = {}
     for group in range(len(bounds)):
-        members = np.flatnonzero(groups == group)
+        members = np.flatnonzero(groups == group).tolist()
         fewest, most = int(lengths[members].min()), int(lengths[members].max())
         table[fewest, most] = translation_score(
             [hypotheses[i] for i in members], [references[i] for i in members]

@@ -45,10 +45,12 @@ def pairs(tmp_path_factory):
     return path
 
 
-def images(folder):
+def attention_layers(folder):
+    """The layers whose attention was drawn; a tag ends with an example's number."""
     events = EventAccumulator(str(folder))
     events.Reload()
-    return {tag.rpartition("/")[0] for tag in events.Tags()["images"]}
+    tags = [*events.Tags()["images"], *events.Tags()["tensors"]]
+    return {t.rpartition("/")[0] for t in tags if t.startswith("attention/")}
 
 
 @pytest.mark.slow
@@ -83,9 +85,9 @@ def test_train_and_score(tmp_path, pairs, name):
 
     picture = tmp_path / "alignment.png"
     assert picture.exists() == (name != "plain")
-    tags = images(tmp_path / "kseq")
-    assert len(tags) == (name != "plain")  # attention to the source, no other
-    assert all(tag.startswith("attention/decoder_0") for tag in tags)
+    layers = attention_layers(tmp_path / "kseq")
+    assert len(layers) == (name != "plain")  # attention to the source, no other
+    assert all(layer.startswith("attention/decoder_0") for layer in layers)
 
     picture.unlink(missing_ok=True)
     again = run(SCORE, "--quick", "--pairs", pairs, "--logdir", tmp_path)
