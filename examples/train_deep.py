@@ -1,9 +1,10 @@
 """Shows what the place and the kind of the norms do to deep Transformers.
 
-Models of the next character of a text: 100 blocks train with Pre-LN, by LayerNorm or
-RMSNorm, and with DeepNorm; 24 blocks of Post-LN fail at a constant learning rate and
-train when it warms up to the same one. A table, a plot and JSON show the norm of each
-block's gradient before the first step, and the loss over the steps.
+Models of the next character of a text: 100 blocks with Pre-LN, by LayerNorm or by
+RMSNorm, and with DeepNorm; 24 blocks of Post-LN at a constant learning rate, and with a
+warm-up to the same rate. Table, plot and JSON show the norm of each block's gradient
+before the first step, and the loss over the steps. A loss that stays at 3.3 nats, the
+entropy of the characters of English, has learned how frequent each is and nothing more.
 """
 
 import argparse
@@ -27,7 +28,7 @@ MODELS = {
 WIDTH, HEADS, CONTEXT, BATCH = 64, 4, 32, 8
 STEPS, SHOWN = 300, 10  # a loss is the mean over so many steps
 QUICK_BLOCKS, QUICK_STEPS = 4, 30
-RATE, WARMUP = 1e-3, 0.4  # the highest learning rate; share of the steps up to it
+RATE, WARMUP = 1e-3, 120  # the highest learning rate; steps up to it
 SEED = 0
 
 
@@ -40,6 +41,8 @@ def parse_arguments():
     add("--steps", type=int, help=f"of training, for each model (default: {STEPS})")
     add("--rate", type=float, default=RATE,
         help=f"the highest learning rate (default: {RATE})")  # fmt: skip
+    add("--warmup", type=int, default=WARMUP,
+        help=f"steps up to it, of post-warmup (default: {WARMUP})")  # fmt: skip
     add("--logdir", default="logs/deep", help="for plot and JSON (logs/deep)")
     add("--quick", action="store_true", help="seconds a model: 4 blocks, few steps")
     arguments = parser.parse_args()
@@ -85,9 +88,10 @@ def train(arguments, ids, vocabulary_size, name):
     norms = block_gradient_norms(model, windows[0])
     rate = arguments.rate
     if warms_up:
-        warmup = max(1, int(WARMUP * arguments.steps))
-        scale = rate * (WIDTH * warmup) ** 0.5  # so that `rate` is the highest
-        rate = kseq.training.InverseSqrt(WIDTH, warmup, scale=scale)
+        scale = (
+            rate * (WIDTH * arguments.warmup) ** 0.5
+        )  # so that `rate` is the highest
+        rate = kseq.training.InverseSqrt(WIDTH, arguments.warmup, scale=scale)
     compile_model(model, keras.optimizers.Adam(rate), jit_compile=True)
     epochs = max(1, arguments.steps // SHOWN)
     # Post-LN at a constant rate: `fit` warns of what will be seen
@@ -116,7 +120,9 @@ def plot(runs, path):
             [i / len(norms) for i in range(len(norms))], norms, label=name
         )
         by_step.plot([SHOWN * (i + 1) for i in range(len(losses))], losses, label=name)
-    by_block.set(xlabel="depth, share of the blocks", ylabel="gradient norm at step 0")
+    by_block.set(
+        xlabel="depth of the block, from 0 to 1", ylabel="gradient norm at step 0"
+    )
     by_step.set(xlabel="step", ylabel="loss, nats a character")
     by_step.legend()
     figure.savefig(path)
