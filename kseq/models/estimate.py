@@ -117,6 +117,7 @@ class Stack:
         A gradient of each tensor of width D, and two as wide as the feed-forward layer.
         """
         gradients = self._streams() + 2 * self.tokens * self.intermediate_dim
+        gradients += self._pair_floats_at_work()
         return gradients + (self._kept_by_block() if self.remat else 0)
 
     def _streams(self) -> int:
@@ -143,6 +144,13 @@ class Stack:
         if self._is_blockwise(source):
             return 0
         return PAIR_TENSORS * self.batch * self.heads * self.length * source
+
+    def _pair_floats_at_work(self) -> int:
+        """Of one block of pairs, where attention goes block by block."""
+        if not self._is_blockwise(max(self.length, self.source or 0)):
+            return 0
+        pairs = QUERIES * KEYS
+        return PAIR_TENSORS * self.batch * self.heads * pairs
 
     def ends(self) -> int:
         """Floats of the embeddings before the stack and of a final norm behind it."""

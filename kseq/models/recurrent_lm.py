@@ -91,7 +91,7 @@ class RecurrentLM(TrunkAndHead):
         )
         self.recurrent_layers = [
             RNN(
-                CELLS[cell](self.units, dtype=dtype),
+                CELLS[cell](self.units, dtype=dtype, name="cell"),
                 return_sequences=True,
                 dtype=dtype,
                 name=f"recurrent_{i}",

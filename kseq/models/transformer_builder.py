@@ -7,6 +7,7 @@ from kseq._checks import check_size
 from kseq.models.estimate import Estimate, Stack, estimate
 from kseq.models.presets import preset_arguments
 from kseq.models.transformer_model import TransformerModel
+from kseq.models.transformer_stack import StackOptions
 
 
 class TransformerBuilder(TransformerModel):
@@ -21,6 +22,7 @@ class TransformerBuilder(TransformerModel):
     norm: str
     placement: str
     remat: bool
+    _options: StackOptions
 
     @classmethod
     def from_preset(cls, preset: str, /, **overrides: Any) -> Self:
@@ -34,6 +36,14 @@ class TransformerBuilder(TransformerModel):
             ValueError: `` `preset` must be one of `TransformerLM`: ... ``
         """
         return cls(**{**preset_arguments(cls.__name__, preset), **overrides})
+
+    @property
+    def positions(self) -> Any:
+        """The argument of this name; a layer of it is a pattern, no part of the model.
+
+        As an attribute Keras would take it for one, and warn that it isn't built.
+        """
+        return self._options.positions
 
     def estimate(self, batch_size: int, length: int) -> Estimate:
         """What a training step takes, before one is run.
@@ -49,7 +59,7 @@ class TransformerBuilder(TransformerModel):
         and moments make room for the new ones: weights and two moments; embeddings and
         the final norm; what each block keeps for the backward pass (inputs of its
         sublayers, the stream behind them, normalized inputs; queries, keys, values,
-        contexts; three tensors of T x S pairs for each head, none in blocks; two to
+        contexts; three tensors of T x S pairs for each head; two to
         six as wide as the feed-forward layer; with `remat` its input only); and five
         tensors of the logits' size or the gradients inside a block, whichever is more.
         Where the gradients of the weights outweigh what the blocks keep, they count in

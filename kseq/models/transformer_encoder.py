@@ -107,7 +107,6 @@ class TransformerEncoder(TransformerBuilder):
         self.num_heads = num_heads
         self.intermediate_dim = intermediate_dim
         self.num_key_value_heads = num_key_value_heads
-        self.positions = positions
         self.activation = activation
         self.norm = norm
         self.placement = placement
@@ -128,6 +127,7 @@ class TransformerEncoder(TransformerBuilder):
             remat=remat,
             dtype=dtype,
         )
+        self._options = options
         scheme = options.scheme(causal=False)
         self.token_embedding = make_embedding(
             self.vocabulary_size,

@@ -122,7 +122,6 @@ class TransformerLM(TransformerBuilder, TrunkAndHead):
         self.num_heads = num_heads
         self.intermediate_dim = intermediate_dim
         self.num_key_value_heads = num_key_value_heads
-        self.positions = positions
         self.activation = activation
         self.norm = norm
         self.placement = placement
@@ -145,6 +144,7 @@ class TransformerLM(TransformerBuilder, TrunkAndHead):
             remat=remat,
             dtype=dtype,
         )
+        self._options = options
         self._make_layers(options, dtype)
         inputs = {"token_ids": keras.Input((None,), dtype="int32", name="token_ids")}
         if packed:

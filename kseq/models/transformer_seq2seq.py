@@ -132,7 +132,6 @@ class TransformerSeq2Seq(TransformerBuilder, Seq2Seq, TrunkAndHead):
         self.hidden_dim = check_size("hidden_dim", hidden_dim)
         self.num_heads = num_heads
         self.intermediate_dim = intermediate_dim
-        self.positions = positions
         self.activation = activation
         self.norm = norm
         self.placement = placement
@@ -166,6 +165,7 @@ class TransformerSeq2Seq(TransformerBuilder, Seq2Seq, TrunkAndHead):
             remat=remat,
             dtype=dtype,
         )
+        self._options = options
         self._make_layers(options, dtype)
         source_ids = keras.Input((None,), dtype="int32", name="source_ids")
         target_ids = keras.Input((None,), dtype="int32", name="target_ids")

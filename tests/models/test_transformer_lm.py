@@ -306,7 +306,7 @@ def test_rows_beyond_the_learned_positions_are_refused():
     model = language_model(positions=PositionEmbedding(4))
     with pytest.raises(ValueError, match=r"Positions must lie in \[0, 4\)"):
         model(ROWS)
-    with pytest.raises(ValueError, match="fewer learned positions.*max_length=5"):
+    with pytest.raises(ValueError, match=r"fewer learned positions.*max_length=5"):
         model.start(2, 5)
 
 
