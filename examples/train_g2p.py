@@ -146,9 +146,13 @@ def main():
     callbacks.append(kseq.callbacks.GradientNorms(logdir))
     if arguments.model == "transformer" or arguments.attention != "none":
         probe, _ = batches(watched, batch_size=len(watched), shuffle=False)[0]
+        layers = None  # all; of a Transformer those from phones to letters
+        if arguments.model == "transformer":
+            layers = [b.cross_attention.path for b in model.decoder_blocks]
         maps = kseq.callbacks.AttentionMaps(
             logdir,
             probe=probe,
+            layers=layers,
             query_tokens=[[*known[0], "#"] for _, known in watched],
             key_tokens=[[*word, "#"] for word, _ in watched],
         )

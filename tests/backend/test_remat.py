@@ -73,8 +73,17 @@ def run(block, mode, times=1):
     )
 
 
-@pytest.mark.parametrize("mode", ["eager", "compiled", "forward"])
-@pytest.mark.parametrize("mixer", ["attention", "GRU"])
+@pytest.mark.parametrize(
+    ("mixer", "mode"),
+    [
+        ("attention", "eager"),
+        ("GRU", "eager"),
+        pytest.param("attention", "compiled", marks=pytest.mark.slow),
+        pytest.param("GRU", "compiled", marks=pytest.mark.slow),
+        pytest.param("attention", "forward", marks=pytest.mark.slow),
+        pytest.param("GRU", "forward", marks=pytest.mark.slow),
+    ],
+)
 def test_outputs_and_gradients_are_the_same(mixer, mode):
     """With dropout: the second computation draws what the first drew."""
     want, got = (run(make(on, mixer), mode, times=2) for on in (False, True))
@@ -84,7 +93,9 @@ def test_outputs_and_gradients_are_the_same(mixer, mode):
     assert any(g.any() for g in got[2])
 
 
-@pytest.mark.parametrize("mode", ["eager", "compiled"])
+@pytest.mark.parametrize(
+    "mode", ["eager", pytest.param("compiled", marks=pytest.mark.slow)]
+)
 def test_mixed_precision(mode):
     """Weights are kept as they are stored, not as a layer casts them."""
     want, got = (run(make(on, dtype="mixed_bfloat16"), mode) for on in (False, True))
@@ -188,6 +199,17 @@ def test_memory_of_a_stack_falls():
     assert found[1] < found[0] / 2
 
 
+def gradient_of(blocks, variables):
+    import tensorflow as tf
+
+    def step(x):
+        with tf.GradientTape() as tape:
+            loss = loss_of(blocks, x)
+        return tape.gradient(loss, [v.value for v in variables])
+
+    return step
+
+
 @on_tensorflow
 def test_products_are_computed_again():
     """The compiler does not find that the work is done twice, and share it."""
@@ -197,14 +219,8 @@ def test_products_are_computed_again():
     for on in (False, True):
         blocks, variables = stack(on, 7, 2)
 
-        def step(x, blocks=blocks, variables=variables):
-            with tf.GradientTape() as tape:
-                loss = loss_of(blocks, x)
-            return tape.gradient(loss, [v.value for v in variables])
-
-        # of its own arguments tf.function would make tensors
         compiled = tf.function(
-            lambda x, step=step: step(x), jit_compile=True, autograph=False
+            gradient_of(blocks, variables), jit_compile=True, autograph=False
         )
         hlo = compiled.experimental_get_compiler_ir(x)(stage="optimized_hlo")
         found.append(len(re.findall(r" dot\(|custom-call\(", hlo)))

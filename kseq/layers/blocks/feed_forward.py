@@ -1,5 +1,6 @@
 """The feed-forward layer of a Transformer, plain or gated."""
 
+import math
 from typing import Any
 
 import keras
@@ -10,10 +11,13 @@ from kseq._typing import Shape, Tensor
 from kseq.layers.dropout import Dropout
 from kseq.ops import zero_padding
 
+# TensorFlow's own gelu rounds its constants to float32
 ACTIVATIONS = {
     "relu": ops.relu,
-    "gelu": lambda x: ops.gelu(x, approximate=False),
-    "gelu_tanh": lambda x: ops.gelu(x, approximate=True),
+    "gelu": lambda x: 0.5 * x * (1 + ops.erf(x * math.sqrt(0.5))),
+    "gelu_tanh": lambda x: (
+        0.5 * x * (1 + ops.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x)))
+    ),
     "silu": ops.silu,
 }
 GATED = {"reglu": "relu", "geglu": "gelu", "geglu_tanh": "gelu_tanh", "swiglu": "silu"}
