@@ -17,7 +17,6 @@ class TransformerBuilder(TransformerModel):
     num_layers: int
     num_heads: int
     num_key_value_heads: int | None = None
-    intermediate_dim: int | None
     activation: str
     norm: str
     placement: str
@@ -98,7 +97,7 @@ class TransformerBuilder(TransformerModel):
             width=self.hidden_dim,
             heads=self.num_heads,
             key_value_heads=self.num_key_value_heads or self.num_heads,
-            intermediate_dim=self.intermediate_dim or 4 * self.hidden_dim,
+            intermediate_dim=self._options.feed_forward_dim,
             activation=self.activation,
             norm=self.norm,
             placement=self.placement,

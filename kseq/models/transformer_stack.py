@@ -51,10 +51,14 @@ class StackOptions:
                     hidden_dim=self.hidden_dim,
                 )
             )
-        if self.intermediate_dim is None:
-            self.intermediate_dim = 4 * self.hidden_dim
         check_choice("placement", self.placement, PLACEMENTS)
         check_rate("dropout", self.dropout)
+
+    @property
+    def feed_forward_dim(self) -> int:
+        """F, given or 4 D."""
+        given = self.intermediate_dim
+        return 4 * self.hidden_dim if given is None else given
 
     def scheme(self, *, causal: bool) -> PositionScheme:
         """Where the positions go."""
@@ -123,7 +127,7 @@ class StackOptions:
 
     def _feed_forward(self) -> FeedForward:
         return FeedForward(
-            self.intermediate_dim,
+            self.feed_forward_dim,
             activation=self.activation,
             use_bias=self.use_bias,
             dtype=self.dtype,

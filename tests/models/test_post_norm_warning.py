@@ -25,21 +25,25 @@ def build(num_layers=7, placement="post", rate=0.01, **options):
     return model
 
 
+def ours(found):
+    # NumPy 2 warns of Keras's own variables
+    return [warning for warning in found if warning.category is UserWarning]
+
+
 def schedulers(model):
     return [keras.callbacks.LearningRateScheduler(lambda epoch: 0.01)]
 
 
-@pytest.mark.parametrize(
-    "norm", ["layer", "rms"]
-)  # the width is that of their first weight
+@pytest.mark.parametrize("norm", ["layer", "rms"])
 def test_it_warns(monkeypatch, norm):
+    """With the width, which it reads off the first weight of a norm."""
     monkeypatch.setattr(keras.Model, "fit", fit)
     model = build(norm=norm)
     for arguments in ((), (None, 1, 0, [keras.callbacks.Callback()])):
         with pytest.warns(UserWarning, match=WORDS) as found:
             model.fit(IDS, IDS, *arguments)
-        assert len(found) == 1
-        assert found[0].filename == __file__  # it points at the call of fit
+        (warning,) = ours(found)
+        assert warning.filename == __file__  # it points at the call of fit
 
 
 def test_it_warns_with_loss_scaling_and_for_heads_and_encoder_decoders(monkeypatch):
@@ -83,7 +87,7 @@ def test_a_real_fit_warns_once():
     model = build()
     with pytest.warns(UserWarning, match=WORDS) as found:
         model.fit(IDS, IDS, epochs=2, verbose=0)
-    assert len(found) == 1
+    assert len(ours(found)) == 1
     model.fit(IDS, IDS, verbose=0, callbacks=schedulers(model))
 
 
