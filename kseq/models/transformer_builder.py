@@ -62,8 +62,8 @@ class TransformerBuilder(TransformerModel):
         six as wide as the feed-forward layer; with `remat` its input only); and five
         tensors of the logits' size or the gradients inside a block, whichever is more.
         Where the gradients of the weights outweigh what the blocks keep, they count in
-        its place. On JAX's CPU it was within 15 % of what XLA reserves; data, compiled
-        programs and a GPU's fused attention are not in it.
+        its place. On JAX's CPU it was within 15 % of what XLA reserves, with `remat`
+        within 25 %; data, compiled programs and a GPU's fused attention are not in it.
 
         Args:
             batch_size: int. B.
