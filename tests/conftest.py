@@ -1,5 +1,7 @@
 """Seeds, full float32 products, and the package registered for loading."""
 
+import gc
+
 import keras
 import pytest
 
@@ -26,3 +28,14 @@ def pytest_configure(config):
 def seeded():
     """Initializers without a seed draw the same values in every run of a test."""
     keras.utils.set_random_seed(7)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def free_programs():
+    """JAX keeps every program that it compiled: 6 GB over the whole suite."""
+    yield
+    if keras.backend.backend() == "jax":
+        import jax
+
+        jax.clear_caches()
+        gc.collect()
