@@ -207,4 +207,5 @@ class AttentionBlocks:
         rows, columns = self.places(i, j)
         heads = ops.arange(ops.shape(inputs.key)[1] * self.repeats)
         heads = ops.reshape(heads, (-1, self.groups, self.repeats, 1, 1))
-        return kept_pairs(inputs.seed, self.dropout, heads, rows[:, None], columns)
+        rows = query_positions(inputs.offset, rows)[:, None, None, :, None]
+        return kept_pairs(inputs.seed, self.dropout, heads, rows, columns)

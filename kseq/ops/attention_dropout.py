@@ -18,7 +18,7 @@ def kept_pairs(
         seed: int `(2,)`.
         rate: share that is dropped, in [0, 1).
         heads: int, a number for each head of each sequence.
-        rows: int, the number of the query.
+        rows: int, the position of the query.
         columns: int, the number of the key. All three broadcast to one shape.
 
     Returns:

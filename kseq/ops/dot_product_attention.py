@@ -135,7 +135,7 @@ def dot_product_attention(
     dropped = weights
     if dropout:
         numbers = ops.reshape(ops.arange(batch * heads), (batch, heads, 1, 1))
-        rows = ops.arange(length)[:, None]
+        rows = query_positions(offset, ops.arange(length))[:, None, :, None]
         kept = kept_pairs(seed, dropout, numbers, rows, ops.arange(source))
         dropped = ops.where(kept, weights / (1 - dropout), 0.0)
     dropped = ops.reshape(dropped, (batch, groups, heads // groups, length, source))

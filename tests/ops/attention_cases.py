@@ -100,7 +100,8 @@ def kept(name):
     if "dropout" not in case:
         return None
     numbers = np.arange(batch * heads).reshape(batch, heads, 1, 1)
-    rows, columns = np.arange(length)[:, None], np.arange(source)
+    offset = np.reshape(case.get("offset", 0), (-1, 1, 1, 1))
+    rows, columns = offset + np.arange(length)[:, None], np.arange(source)
     return to_numpy(kept_pairs(case["seed"], case["dropout"], numbers, rows, columns))
 
 

@@ -8,6 +8,7 @@ from helpers import assert_close
 from ops.attention_cases import normal
 
 from kseq.ops import attention, dot_product_attention
+from kseq.ops.causal_attention import causal_attention
 
 MODULE = sys.modules[attention.__module__]
 
@@ -28,6 +29,7 @@ def taken(monkeypatch):
 
     spy(MODULE, "blockwise_attention")
     spy(MODULE, "dot_product_attention")
+    spy(MODULE, "causal_attention")
     spy(MODULE.ops, "dot_product_attention")
     monkeypatch.setattr(MODULE, "BLOCKWISE_PAIRS", 5 * 7)
     return names
@@ -52,6 +54,19 @@ def test_a_path_can_be_forced(taken):
 
 
 MASK = np.ones((2, 5), bool)
+PADDED = np.array([[1, 1, 1, 1, 0], [0, 1, 0, 1, 1]], bool)
+# options of a causal square, of 5 tokens and 4 heads
+SQUARES = {
+    "none": {},
+    "padding": {"query_mask": PADDED, "value_mask": PADDED},
+    "pairs": {"attention_mask": normal(2, 5, 5) > -1},
+    "pairs by head": {"attention_mask": normal(2, 4, 5, 5) > -1},
+    "bias": {"attention_bias": normal(1, 4, 5, 5)},
+    "distance": {"distance_bias": normal(4, 9)},
+    "window": {"window": 2, "sinks": normal(4)},
+    "dropout": {"dropout": 0.4, "seed": np.array([3, 4])},
+    "soft cap": {"soft_cap": 2.0, "scale": 1.5},
+}
 
 
 @pytest.mark.parametrize(
@@ -64,6 +79,7 @@ MASK = np.ones((2, 5), bool)
         ({"use_causal_mask": True, "offset": 1}, False),
         ({"use_causal_mask": True, "offset": np.array([0, 1])}, False),
         ({"use_causal_mask": True, "window": 2}, False),
+        ({"use_causal_mask": True}, True),
     ],
     ids=lambda x: "-".join(x) if isinstance(x, dict) else str(x),
 )
@@ -74,6 +90,34 @@ def test_the_fused_kernel_where_it_gives_the_same(taken, monkeypatch, options, f
     want = dot_product_attention(x, y, y, **options)[0]
     taken.clear()
     assert_close("y", attention(x, y, y, **options), want)
-    ours = "dot_product_attention"
-    assert taken == [ours]
+    square = options.get("use_causal_mask") and "offset" not in options
+    cut = "causal_attention" if square and not fused else "dot_product_attention"
+    assert taken == [cut]
     assert (MODULE._fusible(x, y, y, options)) == fused
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5])
+@pytest.mark.parametrize("name", SQUARES)
+def test_a_causal_square_is_cut(monkeypatch, size, name):
+    """Into queries that see the keys up to the last of them."""
+    cut = sys.modules[causal_attention.__module__]
+    monkeypatch.setattr(cut, "QUERIES", size)
+    calls = []
+    real = cut.dot_product_attention
+    monkeypatch.setattr(
+        cut, "dot_product_attention", lambda *a, **o: calls.append(o) or real(*a, **o)
+    )
+    query, key, value = (normal(2, 5, h, 4, seed=h) for h in (4, 2, 2))
+    check(query, key, value, use_causal_mask=True, **SQUARES[name])
+    assert len(calls) == -(-5 // size)
+
+
+def test_what_is_cut_must_fit_before():
+    x = normal(2, 5, 2, 4)
+    for name in ("value_mask", "query_mask"):
+        with pytest.raises(ValueError, match=f"`{name}` must have the first two sizes"):
+            attention(x, x, x, use_causal_mask=True, **{name: np.ones((2, 6), bool)})
+    with pytest.raises(ValueError, match="attention_mask"):
+        attention(
+            x, x, x, use_causal_mask=True, attention_mask=np.ones((2, 6, 6), bool)
+        )
