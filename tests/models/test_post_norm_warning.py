@@ -71,7 +71,7 @@ def test_it_warns_with_loss_scaling_and_for_heads_and_encoder_decoders(monkeypat
         {"rate": InverseSqrt(4, warmup_steps=4)},
         {"callbacks": True},
     ],
-    ids=str,
+    ids=["6 layers", "pre", "sandwich", "deepnorm", "schedule", "callback"],
 )
 def test_it_does_not_warn(monkeypatch, options):
     """A warning would be an error."""
