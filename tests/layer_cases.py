@@ -391,7 +391,7 @@ LAYER_CASES: dict[type, LayerCase] = {
     ),
     layers.SublayerConnection: LayerCase(
         lambda rate, **kwargs: layers.SublayerConnection(
-            layer_scale=0.5, dropout=rate, stochastic_depth=rate, seed=1, **kwargs
+            layer_scale=0.5, dropout=rate, stochastic_depth=rate / 4, seed=1, **kwargs
         ),
         [(B, T, D)],
         options={"sublayer": ops.tanh},

@@ -25,11 +25,12 @@ def remat(layer: keras.layers.Layer, function: Callable[..., Tensor]) -> Any:
     Args:
         layer: whose variables `function` reads and assigns, and who is given the
             losses that are added in it. It must be built.
-        function: maps float tensors to one. Tensors that it holds otherwise, such as
-            masks, get no gradient.
+        function: maps tensors, or trees of them, to one tensor. All that it reads is
+            to be given: a tensor that it holds otherwise has no gradient, and may not
+            be one of a compiled function of JAX.
     """
 
-    def run(x: Tensor, **tensors: Tensor) -> Tensor:
+    def run(x: Tensor, **tensors: Tree) -> Tensor:
         variables = layer.variables
 
         def pure(inputs: Tree) -> Tree:

@@ -67,8 +67,13 @@ class TransformerBlock(keras.layers.Layer):
         build_part(self.feed_forward, shape)
         self.mixer_connection.build(shape)
 
-    def run(self, body: Callable[..., Tensor], x: Tensor, **tensors: Tensor) -> Tensor:
-        """`body(x, **tensors)`, with `remat` once more in the backward pass."""
+    def run(self, body: Callable[..., Tensor], x: Tensor, **tensors: Any) -> Tensor:
+        """`body(x, **tensors)`, with `remat` once more in the backward pass.
+
+        It must hold no other tensors: JAX can't run a part of a program twice that
+        does. Those that are None are left out.
+        """
+        tensors = {name: t for name, t in tensors.items() if t is not None}
         # a captured value must not leave the part of the program that is run twice
         if self.remat and wanted() is None:
             body = remat(self, body)

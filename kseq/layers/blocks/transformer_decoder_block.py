@@ -1,5 +1,6 @@
 """Block of a Transformer decoder."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -156,30 +157,26 @@ class TransformerDecoderBlock(TransformerBlock):
     ) -> Any:
         mask = check_mask("mask", sequences_mask if mask is None else mask)
         memory_mask = check_mask("memory_mask", memory_mask)
-        options = {
-            "mask": mask,
-            "attention_mask": attention_mask,
-            "positions": positions,
-        }
-        mixer: Any
         if cache is None:
             self._check_memory(memory)
-            mixer = partial(mix, self.mixer, causal=True, training=training, **options)
-        else:
-            past = {"cache": cache["mixer"], "cache_index": cache_index}
-            mixer = partial(mix_next, self.mixer, **past, **options)
-        feed_forward = partial(
-            each_token, self.feed_forward, mask=mask, training=training
-        )
 
-        def side_by_side(x: Tensor) -> Any:
-            mixed = mixer(x)
+        def body(
+            x: Tensor,
+            mask: Tensor | None = None,
+            memory_mask: Tensor | None = None,
+            memory: dict[str, Tensor] | None = None,
+            **options: Tensor,
+        ) -> Any:
             if cache is None:
-                return mixed + feed_forward(x)
-            return mixed[0] + feed_forward(x), mixed[1]
-
-        def body(x: Tensor, **memory: Tensor) -> Any:
-            first = side_by_side if self.parallel else mixer
+                options |= {"causal": True, "training": training}
+                mixer = partial(mix, self.mixer, mask=mask, **options)
+            else:
+                options |= {"cache": cache["mixer"], "cache_index": cache_index}
+                mixer = partial(mix_next, self.mixer, mask=mask, **options)
+            feed_forward = partial(
+                each_token, self.feed_forward, mask=mask, training=training
+            )
+            first = _beside(mixer, feed_forward) if self.parallel else mixer
             x = self.mixer_connection(x, sublayer=first, training=training)
             x, *new = x if isinstance(x, tuple) else (x,)
             if self.cross_attention is not None:
@@ -188,7 +185,7 @@ class TransformerDecoderBlock(TransformerBlock):
                     query_mask=mask,
                     value_mask=memory_mask,
                     training=training,
-                    **memory,
+                    **(memory or {}),
                 )
                 x = self.cross_connection(x, sublayer=cross, training=training)
             if not self.parallel:
@@ -198,13 +195,19 @@ class TransformerDecoderBlock(TransformerBlock):
             return (x, *new) if new else x
 
         x = zero_padding(sequences, mask)
+        tensors = {
+            "mask": mask,
+            "memory_mask": memory_mask,
+            "attention_mask": attention_mask,
+            "positions": positions,
+        }
         if cache is not None:
-            y, new = body(x, key_value=cache.get("memory"))
+            y, new = body(x, memory={"key_value": cache.get("memory")}, **tensors)
             return y, {**cache, "mixer": new}
-        if memory is None:
-            return self.run(body, x)
-        memory = zero_padding(memory, memory_mask, "memory_mask")
-        return self.run(body, x, value=memory)
+        if memory is not None:
+            memory = zero_padding(memory, memory_mask, "memory_mask")
+            tensors["memory"] = {"value": memory}
+        return self.run(body, x, **tensors)
 
     def empty_cache(
         self,
@@ -267,3 +270,17 @@ class TransformerDecoderBlock(TransformerBlock):
             "cross_attention": None if cross is None else part_config(cross),
             "parallel": self.parallel,
         }
+
+
+def _beside(
+    mixer: Callable[[Tensor], Any], feed_forward: Callable[[Tensor], Tensor]
+) -> Callable[[Tensor], Any]:
+    """Both of one input, added; what the mixer remembers follows."""
+
+    def both(x: Tensor) -> Any:
+        mixed = mixer(x)
+        if isinstance(mixed, tuple):
+            return mixed[0] + feed_forward(x), *mixed[1:]
+        return mixed + feed_forward(x)
+
+    return both

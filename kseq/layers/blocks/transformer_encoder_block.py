@@ -97,26 +97,25 @@ class TransformerEncoderBlock(TransformerBlock):
     ) -> Tensor:
         mask = check_mask("mask", sequences_mask if mask is None else mask)
 
-        mixer = partial(
-            mix,
-            self.mixer,
-            mask=mask,
-            causal=False,
-            training=training,
-            attention_mask=attention_mask,
-            positions=positions,
-        )
-        feed_forward = partial(
-            each_token, self.feed_forward, mask=mask, training=training
-        )
-
-        def body(x: Tensor) -> Tensor:
+        def body(x: Tensor, mask: Tensor | None = None, **options: Tensor) -> Tensor:
+            mixer = partial(
+                mix, self.mixer, mask=mask, causal=False, training=training, **options
+            )
+            feed_forward = partial(
+                each_token, self.feed_forward, mask=mask, training=training
+            )
             x = self.mixer_connection(x, sublayer=mixer, training=training)
             return self.feed_forward_connection(
                 x, sublayer=feed_forward, training=training
             )
 
-        return self.run(body, zero_padding(sequences, mask))
+        return self.run(
+            body,
+            zero_padding(sequences, mask),
+            mask=mask,
+            attention_mask=attention_mask,
+            positions=positions,
+        )
 
     def compute_output_shape(self, sequences_shape: Shape) -> Shape:
         return sequences_shape
