@@ -30,8 +30,16 @@ def test_weights_and_outputs_of_half_precision(case, half):
     assert dtype == case.output_dtype(half)
 
 
+on_jax = keras.backend.backend() == "jax"
+
+
+# JAX casts where TensorFlow does, and takes longer to compile
 @pytest.mark.parametrize(
-    "mode", ["compiled", pytest.param("forward", marks=pytest.mark.slow)]
+    "mode",
+    [
+        pytest.param("compiled", marks=[pytest.mark.slow] * on_jax),
+        pytest.param("forward", marks=pytest.mark.slow),
+    ],
 )
 @cases()
 def test_gradients_of_mixed_precision(case, mode):
