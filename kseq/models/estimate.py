@@ -6,6 +6,7 @@ from typing import NamedTuple
 from kseq.layers.blocks.feed_forward import GATED
 from kseq.ops.attention import BLOCKWISE_PAIRS
 from kseq.ops.attention_cut import KEYS, QUERIES
+from kseq.ops.causal_attention import QUERIES as CUT
 
 FLOAT_BYTES = 4
 # tensors as wide as the feed-forward layer that its gradient needs: what goes into the
@@ -97,7 +98,7 @@ class Stack:
             # the scores are computed again
             count = 7
         else:
-            pairs, count = self.length * source, 6
+            pairs, count = self._pairs_held(source, causal), 6
         products = self.batch * pairs * self.width
         return 2 * products, count * products
 
@@ -137,13 +138,24 @@ class Stack:
         if self.activation in GATED:  # the other half, and the product
             inner += 2
         floats = self._streams() + inner * self.tokens * self.intermediate_dim
-        floats += self._pair_floats(self.length)
-        return floats + (0 if self.source is None else self._pair_floats(self.source))
+        floats += self._pair_floats(self.length, self.causal)
+        if self.source is not None:
+            floats += self._pair_floats(self.source, False)
+        return floats
 
-    def _pair_floats(self, source: int) -> int:
+    def _pairs_held(self, source: int, causal: bool) -> int:
+        """All of a rectangle; of a causal square those of each cut of queries."""
+        if not causal:
+            return self.length * source
+        starts = range(0, self.length, CUT)
+        ends = [min(start + CUT, self.length) for start in starts]
+        return sum((end - start) * end for start, end in zip(starts, ends, strict=True))
+
+    def _pair_floats(self, source: int, causal: bool) -> int:
         if self._is_blockwise(source):
             return 0
-        return PAIR_TENSORS * self.batch * self.heads * self.length * source
+        pairs = self._pairs_held(source, causal)
+        return PAIR_TENSORS * self.batch * self.heads * pairs
 
     def _pair_floats_at_work(self) -> int:
         """Of one block of pairs, where attention goes block by block."""

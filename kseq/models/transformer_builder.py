@@ -49,10 +49,10 @@ class TransformerBuilder(TransformerModel):
 
         Operations are those of matrix products, two a multiplication: forward, twice
         as many backward, and the blocks forward once more with `remat`. Attention
-        counts as it is computed: all T x S pairs, hidden ones too; from 512 x 512 on
-        the pairs of the blocks that are not left out, whose scores are computed again
-        for the gradient. Elementwise work, some 5 to 10 % more in small models, isn't
-        counted.
+        counts as it is computed: all T x S pairs, of a causal square those that 128
+        queries at a time may see; from 512 x 512 on the pairs of the blocks that are
+        not left out, whose scores are computed again for the gradient. Elementwise
+        work, some 5 to 10 % more in small models, isn't counted.
 
         Memory is the peak of a step of Adam under XLA, in float32, where old weights
         and moments make room for the new ones: weights and two moments; embeddings and
