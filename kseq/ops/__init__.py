@@ -30,6 +30,7 @@ from kseq.ops.rotary_frequencies import (
 )
 from kseq.ops.segments import segment_mask, segment_starts, started
 from kseq.ops.sinusoidal import sinusoidal_positions, sinusoidal_shift
+from kseq.ops.summed_vocabulary_crossentropy import summed_vocabulary_crossentropy
 from kseq.ops.vocabulary_crossentropy import vocabulary_crossentropy
 from kseq.ops.weight_statistics import weight_statistics
 
@@ -64,6 +65,7 @@ __all__ = [
     "sinusoidal_positions",
     "sinusoidal_shift",
     "started",
+    "summed_vocabulary_crossentropy",
     "vocabulary_crossentropy",
     "weight_statistics",
     "zero_padding",

@@ -62,9 +62,13 @@ def token_mean(losses: Tensor, weights: Tensor) -> Tensor:
 
     Each replica has its own part of it: the sum of the parts is the mean.
     """
+    return mean_of_sum(ops.sum(losses * ops.cast(weights, losses.dtype)), weights)
+
+
+def mean_of_sum(share: Tensor, weights: Tensor) -> Tensor:
+    """`token_mean` of losses whose weighted sum, in this replica, is `share`."""
     total = sum_over_replicas(ops.sum(weights))
-    share = ops.sum(losses * ops.cast(weights, losses.dtype))
-    return share / ops.cast(ops.where(total > 0, total, 1.0), losses.dtype)
+    return share / ops.cast(ops.where(total > 0, total, 1.0), share.dtype)
 
 
 def _check_shapes(targets: Tensor, logits: Tensor) -> None:

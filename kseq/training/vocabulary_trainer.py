@@ -6,8 +6,9 @@ import keras
 
 from kseq._checks import check_at_least_zero, check_rate, check_size, message
 from kseq._typing import Shape, Tensor
-from kseq.ops.vocabulary_crossentropy import TokenStatistics, token_statistics
-from kseq.training.masked_crossentropy import MaskedCrossentropy, token_mean
+from kseq.ops.summed_vocabulary_crossentropy import summed_vocabulary_crossentropy
+from kseq.ops.vocabulary_crossentropy import token_statistics
+from kseq.training.masked_crossentropy import MaskedCrossentropy, mean_of_sum
 from kseq.training.token_metrics import Perplexity, TokenCrossentropy
 
 
@@ -17,11 +18,11 @@ class VocabularyTrainer(keras.Model):
 
     The loss and its gradients are those of the model `head(trunk(inputs))` that is
     compiled with `MaskedCrossentropy`, but the `(B, T, N)` logits are never held:
-    `kseq.ops.vocabulary_crossentropy` makes those of a chunk of tokens at a time.
-    `fit` and `evaluate` report `loss`, the mean of batches, and over all real tokens
-    of the epoch `token_crossentropy` and `perplexity`, both without smoothing and
-    z-loss. Trunk and head are trained in place: `head(trunk(inputs))` is the model
-    to predict with.
+    `kseq.ops.summed_vocabulary_crossentropy` makes those of a chunk of tokens at a
+    time. `fit` and `evaluate` report `loss`, the mean of batches, and over all real
+    tokens of the epoch `token_crossentropy` and `perplexity`, both without smoothing
+    and z-loss. Trunk and head are trained in place: `head(trunk(inputs))` is the
+    model to predict with.
 
     Args:
         trunk: a layer or model that maps inputs to hidden states `(B, T, D)`.
@@ -126,32 +127,42 @@ class VocabularyTrainer(keras.Model):
     ) -> Tensor:
         """The loss of hidden states `y_pred`; counts the tokens for the metrics."""
         weights = self._tokens.token_weights(y, y_pred, sample_weight)
-        statistics = self._token_statistics(y, y_pred, weights)
+        arguments = self._logit_arguments(y, y_pred, weights)
+        losses: dict[str, Any] = {
+            "label_smoothing": self.label_smoothing,
+            "z_loss": self.z_loss,
+        }
+        if training:
+            total, crossentropy = summed_vocabulary_crossentropy(**arguments, **losses)
+        else:
+            statistics = token_statistics(**arguments)
+            crossentropy = statistics.crossentropy
+            total = keras.ops.sum(statistics.loss(**losses) * weights)
         for metric in self.token_metrics:
-            metric.add_values(statistics.crossentropy, weights)
-        loss = token_mean(statistics.loss(self.label_smoothing, self.z_loss), weights)
+            metric.add_values(crossentropy, weights)
+        loss = mean_of_sum(total, weights)
         if self.losses:  # regularizers, and what layers have added
             others = super().compute_loss(x, y, y_pred, sample_weight, training)
             loss = loss + keras.ops.cast(others, loss.dtype)
         return loss
 
-    def _token_statistics(
+    def _logit_arguments(
         self, targets: Tensor, hidden: Tensor, weights: Tensor
-    ) -> TokenStatistics:
+    ) -> dict[str, Any]:
         tied = isinstance(self.head, keras.layers.Embedding)
         kernel = self.head.embeddings if tied else self.head.kernel
         # outside of the head's own call Keras casts nothing
         dtype = self.head.compute_dtype
         bias = None if tied or self.head.bias is None else self.head.bias
-        return token_statistics(
-            keras.ops.cast(hidden, dtype),
-            keras.ops.cast(kernel, dtype),
-            targets,
-            weights,
-            bias=None if bias is None else keras.ops.cast(bias, dtype),
-            transpose_kernel=tied,
-            chunk_size=self.chunk_size,
-        )
+        return {
+            "hidden": keras.ops.cast(hidden, dtype),
+            "kernel": keras.ops.cast(kernel, dtype),
+            "targets": targets,
+            "weights": weights,
+            "bias": None if bias is None else keras.ops.cast(bias, dtype),
+            "transpose_kernel": tied,
+            "chunk_size": self.chunk_size,
+        }
 
     def get_config(self) -> dict[str, Any]:
         serialize = keras.saving.serialize_keras_object

@@ -4,8 +4,8 @@
 
 prints what `measuring.print_peak` says, for the loss and its gradients of the hidden
 states and of the kernel: `plain` is `MaskedCrossentropy` of the logits of a `Dense`
-kernel, `chunked` is `kseq.ops.vocabulary_crossentropy`, `tied` the latter with the
-table of an embedding, and `plain-tied` the former.
+kernel, `chunked` is `kseq.ops.summed_vocabulary_crossentropy`, `tied` the latter with
+the table of an embedding, and `plain-tied` the former.
 """
 
 import sys
@@ -35,10 +35,10 @@ class Loss(keras.layers.Layer):
     def call(self, targets):
         weights = ops.cast(ops.not_equal(targets, 0), "float32")
         if self.chunked:
-            losses = kseq.ops.vocabulary_crossentropy(
+            found = kseq.ops.summed_vocabulary_crossentropy(
                 self.hidden, self.kernel, targets, weights, transpose_kernel=self.tied
             )
-            return ops.sum(losses * weights) / ops.sum(weights)
+            return found.total / ops.sum(weights)
         kernel = ops.transpose(self.kernel) if self.tied else self.kernel
         logits = ops.matmul(self.hidden, kernel)
         return kseq.training.MaskedCrossentropy()(targets, logits)
