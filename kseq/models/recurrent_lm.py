@@ -9,7 +9,7 @@ from kseq._checks import check_choice, check_rate, check_size
 from kseq._typing import Tensor
 from kseq.layers import RNN, Dropout, Embedding
 from kseq.models.recurrent_seq2seq import CELLS
-from kseq.models.trunk_and_head import TrunkAndHead
+from kseq.models.trunk_and_head import TrunkAndHead, make_head
 
 
 @keras.saving.register_keras_serializable(package="kseq")
@@ -100,12 +100,8 @@ class RecurrentLM(TrunkAndHead):
         ]
         self.dropout_layer = Dropout(self.dropout, dtype=dtype, name="dropout")
         self.projection = None
-        self.head = self.token_embedding
-        if not tie_embeddings:
-            self.head = keras.layers.Dense(
-                self.vocabulary_size, dtype=dtype, name="output_dense"
-            )
-        elif self.units != self.embedding_dim:
+        self.head = make_head(self.token_embedding, tie_embeddings, dtype=dtype)
+        if tie_embeddings and self.units != self.embedding_dim:
             self.projection = keras.layers.Dense(
                 self.embedding_dim, dtype=dtype, name="projection"
             )

@@ -1,27 +1,45 @@
-"""What the Transformer builders share beside their blocks: presets and an estimate."""
+"""What the Transformer builders share beside blocks: config, presets, estimate."""
 
 import math
-from typing import Any, Self
+from typing import Any, ClassVar, Self
+
+import keras
 
 from kseq._checks import check_size
 from kseq.models.estimate import Estimate, Stack, estimate
+from kseq.models.position_schemes import positions_config, positions_from_config
 from kseq.models.presets import preset_arguments
 from kseq.models.transformer_model import TransformerModel
-from kseq.models.transformer_stack import StackOptions
+from kseq.models.transformer_stack import STACK_ARGUMENTS, StackOptions
 
 
 class TransformerBuilder(TransformerModel):
-    """Base of the builders, which a config describes."""
+    """Base of the builders, which a config describes.
 
-    hidden_dim: int
+    Attributes of the subclass: `OWN_ARGUMENTS`, the names of those arguments of its
+    constructor that are not about its blocks; they are attributes of the model.
+    """
+
+    OWN_ARGUMENTS: ClassVar[tuple[str, ...]]
+
     num_layers: int
+    hidden_dim: int
     num_heads: int
-    num_key_value_heads: int | None = None
+    intermediate_dim: int | None
+    num_key_value_heads: int | None
     activation: str
     norm: str
     placement: str
+    dropout: float
+    use_bias: bool
     remat: bool
-    _options: StackOptions
+    _stack_options: StackOptions
+
+    def _take(self, options: StackOptions) -> None:
+        """Makes attributes of the arguments about the blocks."""
+        self._stack_options = options
+        for name in STACK_ARGUMENTS:
+            setattr(self, name, getattr(options, name))
 
     @classmethod
     def from_preset(cls, preset: str, /, **overrides: Any) -> Self:
@@ -42,7 +60,7 @@ class TransformerBuilder(TransformerModel):
 
         As an attribute Keras would take it for one, and warn that it isn't built.
         """
-        return self._options.positions
+        return self._stack_options.positions
 
     def estimate(self, batch_size: int, length: int) -> Estimate:
         """What a training step takes, before one is run.
@@ -97,10 +115,27 @@ class TransformerBuilder(TransformerModel):
             width=self.hidden_dim,
             heads=self.num_heads,
             key_value_heads=self.num_key_value_heads or self.num_heads,
-            intermediate_dim=self._options.feed_forward_dim,
+            intermediate_dim=self._stack_options.feed_forward_dim,
             activation=self.activation,
             norm=self.norm,
             placement=self.placement,
             remat=self.remat,
             **options,
         )
+
+    def get_config(self) -> dict[str, Any]:
+        dtype = self._stack_options.dtype
+        return {
+            "name": self.name,
+            "trainable": self.trainable,
+            "dtype": keras.saving.serialize_keras_object(dtype),
+            "positions": positions_config(self.positions),
+            **{name: getattr(self, name) for name in self.OWN_ARGUMENTS},
+            **{name: getattr(self, name) for name in STACK_ARGUMENTS},
+        }
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Self:
+        """The model that `get_config` describes."""
+        del custom_objects
+        return cls(**positions_from_config(config))

@@ -11,10 +11,9 @@ from kseq.layers import Dropout, SequencePooling
 from kseq.layers.blocks.normalization import make_norm
 from kseq.models.deep_norm import single_stack
 from kseq.models.estimate import Stack
-from kseq.models.position_schemes import positions_config, positions_from_config
 from kseq.models.transformer_builder import TransformerBuilder
 from kseq.models.transformer_model import TransformerModel
-from kseq.models.transformer_stack import StackOptions, TokenInput, make_embedding
+from kseq.models.transformer_stack import StackOptions, TokenInput
 
 
 @keras.saving.register_keras_serializable(package="kseq")
@@ -81,6 +80,8 @@ class TransformerEncoder(TransformerBuilder):
         arXiv:1810.04805 (the heads).
     """
 
+    OWN_ARGUMENTS = ("vocabulary_size",)
+
     def __init__(
         self,
         vocabulary_size: int,
@@ -102,18 +103,8 @@ class TransformerEncoder(TransformerBuilder):
         dtype: Any = None,
     ) -> None:
         self.vocabulary_size = check_size("vocabulary_size", vocabulary_size)
-        self.num_layers = check_size("num_layers", num_layers)
-        self.hidden_dim = check_size("hidden_dim", hidden_dim)
-        self.num_heads = num_heads
-        self.intermediate_dim = intermediate_dim
-        self.num_key_value_heads = num_key_value_heads
-        self.activation = activation
-        self.norm = norm
-        self.placement = placement
-        self.dropout = dropout
-        self.use_bias = use_bias
-        self.remat = remat
         options = StackOptions(
+            num_layers=num_layers,
             hidden_dim=hidden_dim,
             num_heads=num_heads,
             intermediate_dim=intermediate_dim,
@@ -127,25 +118,20 @@ class TransformerEncoder(TransformerBuilder):
             remat=remat,
             dtype=dtype,
         )
-        self._options = options
+        self._take(options)
         scheme = options.scheme(causal=False)
-        self.token_embedding = make_embedding(
-            self.vocabulary_size,
-            scheme,
-            self.hidden_dim,
-            mask_zero=True,
-            dtype=dtype,
-            name="token_embedding",
+        self.token_embedding = options.embedding(
+            self.vocabulary_size, scheme, "token_embedding"
         )
-        dropout_layer = Dropout(self.dropout, dtype=dtype, name="embedding_dropout")
-        self.blocks = options.encoder_blocks(
-            "block", self.num_layers, single_stack(self.num_layers)
-        )
+        self.blocks = options.encoder_blocks("block", single_stack(num_layers))
         self.final_norm = options.final_norm("final_norm")
         token_ids = keras.Input((None,), dtype="int32", name="token_ids")
         mask = ops.not_equal(token_ids, 0)
         embed = TokenInput(
-            "token_positions", self.token_embedding, scheme, dropout_layer
+            "token_positions",
+            self.token_embedding,
+            scheme,
+            options.embedding_dropout(),
         )
         x = embed(token_ids)
         for block in self.blocks:
@@ -169,9 +155,9 @@ class TransformerEncoder(TransformerBuilder):
         Returns:
             `keras.Model` from ids `(B, T)` to logits `(B, C)`.
         """
-        pooled = SequencePooling(pooling, dtype=self._dtype, name="pooling")(
-            self.output, mask=ops.not_equal(self.input, 0)
-        )
+        pooled = SequencePooling(
+            pooling, dtype=self._stack_options.dtype, name="pooling"
+        )(self.output, mask=ops.not_equal(self.input, 0))
         return self._with_head(pooled, num_classes, dropout, "classifier")
 
     def tagger(self, num_classes: int, *, dropout: float = 0.0) -> keras.Model:
@@ -196,9 +182,14 @@ class TransformerEncoder(TransformerBuilder):
             `keras.Model` from ids `(B, T)` to logits `(B, T, N)`.
         """
         transform = keras.layers.Dense(
-            self.hidden_dim, activation="gelu", dtype=self._dtype, name="transform"
+            self.hidden_dim,
+            activation="gelu",
+            dtype=self._stack_options.dtype,
+            name="transform",
         )
-        norm = make_norm(self.norm, 1e-5, dtype=self._dtype, name="transform_norm")
+        norm = make_norm(
+            self.norm, 1e-5, dtype=self._stack_options.dtype, name="transform_norm"
+        )
         logits = self.token_embedding(norm(transform(self.output)), reverse=True)
         return TransformerModel(self.input, logits, name=f"{self.name}_masked_lm")
 
@@ -206,48 +197,20 @@ class TransformerEncoder(TransformerBuilder):
         self, x: Tensor, num_classes: int, dropout: float, name: str
     ) -> keras.Model:
         dropout_layer = Dropout(
-            check_rate("dropout", dropout), dtype=self._dtype, name="head_dropout"
+            check_rate("dropout", dropout),
+            dtype=self._stack_options.dtype,
+            name="head_dropout",
         )
         dense = keras.layers.Dense(
-            check_size("num_classes", num_classes), dtype=self._dtype, name=name
+            check_size("num_classes", num_classes),
+            dtype=self._stack_options.dtype,
+            name=name,
         )
         outputs = dense(dropout_layer(x))
         return TransformerModel(self.input, outputs, name=f"{self.name}_{name}")
-
-    @property
-    def _dtype(self) -> Any:
-        return self.token_embedding.dtype_policy
 
     def _stacks(self, batch: int, length: int) -> list[Stack]:
         return [self._stack(batch, length, causal=False)]
 
     def _logits_size(self) -> int:
         return 0  # a head has its own
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            "name": self.name,
-            "trainable": self.trainable,
-            "dtype": keras.saving.serialize_keras_object(self._dtype),
-            "vocabulary_size": self.vocabulary_size,
-            "num_layers": self.num_layers,
-            "hidden_dim": self.hidden_dim,
-            "num_heads": self.num_heads,
-            "intermediate_dim": self.intermediate_dim,
-            "num_key_value_heads": self.num_key_value_heads,
-            "positions": positions_config(self.positions),
-            "activation": self.activation,
-            "norm": self.norm,
-            "placement": self.placement,
-            "dropout": self.dropout,
-            "use_bias": self.use_bias,
-            "remat": self.remat,
-        }
-
-    @classmethod
-    def from_config(
-        cls, config: dict[str, Any], custom_objects: Any = None
-    ) -> "TransformerEncoder":
-        """The model that `get_config` describes."""
-        del custom_objects
-        return cls(**positions_from_config(config))

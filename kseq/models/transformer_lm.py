@@ -7,13 +7,11 @@ from keras import ops
 
 from kseq._checks import check_size
 from kseq._typing import Tensor
-from kseq.layers import Dropout
 from kseq.models.deep_norm import single_stack
 from kseq.models.estimate import Stack
-from kseq.models.position_schemes import positions_config, positions_from_config
 from kseq.models.transformer_builder import TransformerBuilder
-from kseq.models.transformer_stack import StackOptions, TokenInput, make_embedding
-from kseq.models.trunk_and_head import TrunkAndHead
+from kseq.models.transformer_stack import StackOptions, TokenInput
+from kseq.models.trunk_and_head import TrunkAndHead, make_head
 from kseq.ops import segment_mask
 
 
@@ -94,6 +92,8 @@ class TransformerLM(TransformerBuilder, TrunkAndHead):
         "DeepNet", arXiv:2203.00555.
     """
 
+    OWN_ARGUMENTS = ("vocabulary_size", "tie_embeddings", "packed")
+
     def __init__(
         self,
         vocabulary_size: int,
@@ -117,20 +117,10 @@ class TransformerLM(TransformerBuilder, TrunkAndHead):
         dtype: Any = None,
     ) -> None:
         self.vocabulary_size = check_size("vocabulary_size", vocabulary_size)
-        self.num_layers = check_size("num_layers", num_layers)
-        self.hidden_dim = check_size("hidden_dim", hidden_dim)
-        self.num_heads = num_heads
-        self.intermediate_dim = intermediate_dim
-        self.num_key_value_heads = num_key_value_heads
-        self.activation = activation
-        self.norm = norm
-        self.placement = placement
-        self.dropout = dropout
-        self.use_bias = use_bias
         self.tie_embeddings = tie_embeddings
         self.packed = packed
-        self.remat = remat
         options = StackOptions(
+            num_layers=num_layers,
             hidden_dim=hidden_dim,
             num_heads=num_heads,
             intermediate_dim=intermediate_dim,
@@ -144,8 +134,8 @@ class TransformerLM(TransformerBuilder, TrunkAndHead):
             remat=remat,
             dtype=dtype,
         )
-        self._options = options
-        self._make_layers(options, dtype)
+        self._take(options)
+        self._make_layers(options)
         inputs = {"token_ids": keras.Input((None,), dtype="int32", name="token_ids")}
         if packed:
             for key in ("segment_ids", "positions"):
@@ -160,29 +150,25 @@ class TransformerLM(TransformerBuilder, TrunkAndHead):
         self._hidden_tensor = hidden
         options.scale_first_kernels(self.blocks, single_stack(num_layers))
 
-    def _make_layers(self, options: StackOptions, dtype: Any) -> None:
+    def _make_layers(self, options: StackOptions) -> None:
         scheme = options.scheme(causal=True)
-        self.token_embedding = make_embedding(
-            self.vocabulary_size,
-            scheme,
-            self.hidden_dim,
-            mask_zero=True,
-            dtype=dtype,
-            name="token_embedding",
+        self.token_embedding = options.embedding(
+            self.vocabulary_size, scheme, "token_embedding"
         )
-        dropout = Dropout(self.dropout, dtype=dtype, name="embedding_dropout")
         self._embed = TokenInput(
-            "token_positions", self.token_embedding, scheme, dropout
+            "token_positions",
+            self.token_embedding,
+            scheme,
+            options.embedding_dropout(),
         )
-        self.blocks = options.decoder_blocks(
-            "block", self.num_layers, single_stack(self.num_layers)
-        )
+        self.blocks = options.decoder_blocks("block", single_stack(self.num_layers))
         self.final_norm = options.final_norm("final_norm")
-        self.head = self.token_embedding
-        if not self.tie_embeddings:
-            self.head = keras.layers.Dense(
-                self.vocabulary_size, use_bias=False, dtype=dtype, name="output_dense"
-            )
+        self.head = make_head(
+            self.token_embedding,
+            self.tie_embeddings,
+            use_bias=False,
+            dtype=options.dtype,
+        )
 
     def _hidden(
         self,
@@ -237,35 +223,3 @@ class TransformerLM(TransformerBuilder, TrunkAndHead):
 
     def _logits_size(self) -> int:
         return self.vocabulary_size
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            "name": self.name,
-            "trainable": self.trainable,
-            "dtype": keras.saving.serialize_keras_object(
-                self.token_embedding.dtype_policy
-            ),
-            "vocabulary_size": self.vocabulary_size,
-            "num_layers": self.num_layers,
-            "hidden_dim": self.hidden_dim,
-            "num_heads": self.num_heads,
-            "intermediate_dim": self.intermediate_dim,
-            "num_key_value_heads": self.num_key_value_heads,
-            "positions": positions_config(self.positions),
-            "activation": self.activation,
-            "norm": self.norm,
-            "placement": self.placement,
-            "dropout": self.dropout,
-            "use_bias": self.use_bias,
-            "tie_embeddings": self.tie_embeddings,
-            "packed": self.packed,
-            "remat": self.remat,
-        }
-
-    @classmethod
-    def from_config(
-        cls, config: dict[str, Any], custom_objects: Any = None
-    ) -> "TransformerLM":
-        """The model that `get_config` describes."""
-        del custom_objects
-        return cls(**positions_from_config(config))

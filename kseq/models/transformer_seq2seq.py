@@ -7,14 +7,12 @@ from keras import ops
 
 from kseq._checks import check_size, message
 from kseq._typing import Tensor
-from kseq.layers import Dropout
 from kseq.models.deep_norm import encoder_and_decoder
 from kseq.models.estimate import Stack
-from kseq.models.position_schemes import positions_config, positions_from_config
 from kseq.models.seq2seq import Seq2Seq, check_marks
 from kseq.models.transformer_builder import TransformerBuilder
-from kseq.models.transformer_stack import StackOptions, TokenInput, make_embedding
-from kseq.models.trunk_and_head import TrunkAndHead
+from kseq.models.transformer_stack import StackOptions, TokenInput
+from kseq.models.trunk_and_head import TrunkAndHead, make_head
 
 
 @keras.saving.register_keras_serializable(package="kseq")
@@ -45,6 +43,8 @@ class TransformerSeq2Seq(TransformerBuilder, Seq2Seq, TrunkAndHead):
         hidden_dim: int. D.
         num_heads: int. H, which divides D.
         intermediate_dim: int. Width of the feed-forward layers. Defaults to `4 D`.
+        num_key_value_heads: int. Heads of keys and values, which divides H. Defaults
+            to `num_heads`.
         positions: `"sinusoidal"`, `"rotary"`, `"alibi"`, `"t5"`, `"none"` or a position
             layer of `kseq.layers`. Sinusoids come with embeddings that are multiplied
             by sqrt(D). Defaults to `"sinusoidal"`.
@@ -98,6 +98,15 @@ class TransformerSeq2Seq(TransformerBuilder, Seq2Seq, TrunkAndHead):
         al., 2022, "DeepNet", arXiv:2203.00555.
     """
 
+    OWN_ARGUMENTS = (
+        "source_vocabulary_size",
+        "target_vocabulary_size",
+        "tie_embeddings",
+        "share_embeddings",
+        "start_id",
+        "end_id",
+    )
+
     def __init__(
         self,
         source_vocabulary_size: int,
@@ -107,6 +116,7 @@ class TransformerSeq2Seq(TransformerBuilder, Seq2Seq, TrunkAndHead):
         num_heads: int,
         *,
         intermediate_dim: int | None = None,
+        num_key_value_heads: int | None = None,
         positions: Any = "sinusoidal",
         activation: str = "relu",
         norm: str = "layer",
@@ -128,21 +138,11 @@ class TransformerSeq2Seq(TransformerBuilder, Seq2Seq, TrunkAndHead):
         self.target_vocabulary_size = check_size(
             "target_vocabulary_size", target_vocabulary_size
         )
-        self.num_layers = check_size("num_layers", num_layers)
-        self.hidden_dim = check_size("hidden_dim", hidden_dim)
-        self.num_heads = num_heads
-        self.intermediate_dim = intermediate_dim
-        self.activation = activation
-        self.norm = norm
-        self.placement = placement
-        self.dropout = dropout
-        self.use_bias = use_bias
         self.tie_embeddings = tie_embeddings
         self.share_embeddings = share_embeddings
         self.start_id, self.end_id = check_marks(
             start_id, end_id, target_vocabulary_size
         )
-        self.remat = remat
         if share_embeddings and source_vocabulary_size != target_vocabulary_size:
             raise ValueError(
                 message(
@@ -152,10 +152,11 @@ class TransformerSeq2Seq(TransformerBuilder, Seq2Seq, TrunkAndHead):
                 )
             )
         options = StackOptions(
+            num_layers=num_layers,
             hidden_dim=hidden_dim,
             num_heads=num_heads,
             intermediate_dim=intermediate_dim,
-            num_key_value_heads=None,
+            num_key_value_heads=num_key_value_heads,
             positions=positions,
             activation=activation,
             norm=norm,
@@ -165,8 +166,8 @@ class TransformerSeq2Seq(TransformerBuilder, Seq2Seq, TrunkAndHead):
             remat=remat,
             dtype=dtype,
         )
-        self._options = options
-        self._make_layers(options, dtype)
+        self._take(options)
+        self._make_layers(options)
         source_ids = keras.Input((None,), dtype="int32", name="source_ids")
         target_ids = keras.Input((None,), dtype="int32", name="target_ids")
         memory, source_mask = self.encode(source_ids)
@@ -186,28 +187,20 @@ class TransformerSeq2Seq(TransformerBuilder, Seq2Seq, TrunkAndHead):
         ):
             options.scale_first_kernels(blocks, deep_norm)
 
-    def _make_layers(self, options: StackOptions, dtype: Any) -> None:
+    def _make_layers(self, options: StackOptions) -> None:
         encoder_scheme = options.scheme(causal=False)
         decoder_scheme = options.scheme(causal=True)
-        dropout = Dropout(self.dropout, dtype=dtype, name="embedding_dropout")
-        self.source_embedding = make_embedding(
+        self.source_embedding = options.embedding(
             self.source_vocabulary_size,
             encoder_scheme,
-            self.hidden_dim,
-            mask_zero=True,
-            dtype=dtype,
-            name="embedding" if self.share_embeddings else "source_embedding",
+            "embedding" if self.share_embeddings else "source_embedding",
         )
         self.target_embedding = self.source_embedding
         if not self.share_embeddings:
-            self.target_embedding = make_embedding(
-                self.target_vocabulary_size,
-                decoder_scheme,
-                self.hidden_dim,
-                mask_zero=True,
-                dtype=dtype,
-                name="target_embedding",
+            self.target_embedding = options.embedding(
+                self.target_vocabulary_size, decoder_scheme, "target_embedding"
             )
+        dropout = options.embedding_dropout()
         self._embed_source = TokenInput(
             "source_positions", self.source_embedding, encoder_scheme, dropout
         )
@@ -215,22 +208,18 @@ class TransformerSeq2Seq(TransformerBuilder, Seq2Seq, TrunkAndHead):
             "target_positions", self.target_embedding, decoder_scheme, dropout
         )
         encoder, decoder = encoder_and_decoder(self.num_layers, self.num_layers)
-        self.encoder_blocks = options.encoder_blocks(
-            "encoder", self.num_layers, encoder
-        )
+        self.encoder_blocks = options.encoder_blocks("encoder", encoder)
         self.decoder_blocks = options.decoder_blocks(
-            "decoder", self.num_layers, decoder, cross_attention=True
+            "decoder", decoder, cross_attention=True
         )
         self.encoder_norm = options.final_norm("encoder_norm")
         self.decoder_norm = options.final_norm("decoder_norm")
-        self.head = self.target_embedding
-        if not self.tie_embeddings:
-            self.head = keras.layers.Dense(
-                self.target_vocabulary_size,
-                use_bias=False,
-                dtype=dtype,
-                name="output_dense",
-            )
+        self.head = make_head(
+            self.target_embedding,
+            self.tie_embeddings,
+            use_bias=False,
+            dtype=options.dtype,
+        )
 
     def encode(self, source_ids: Tensor) -> tuple[Tensor, Tensor]:
         """Reads the source.
@@ -298,37 +287,3 @@ class TransformerSeq2Seq(TransformerBuilder, Seq2Seq, TrunkAndHead):
 
     def _logits_size(self) -> int:
         return self.target_vocabulary_size
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            "name": self.name,
-            "trainable": self.trainable,
-            "dtype": keras.saving.serialize_keras_object(
-                self.source_embedding.dtype_policy
-            ),
-            "source_vocabulary_size": self.source_vocabulary_size,
-            "target_vocabulary_size": self.target_vocabulary_size,
-            "num_layers": self.num_layers,
-            "hidden_dim": self.hidden_dim,
-            "num_heads": self.num_heads,
-            "intermediate_dim": self.intermediate_dim,
-            "positions": positions_config(self.positions),
-            "activation": self.activation,
-            "norm": self.norm,
-            "placement": self.placement,
-            "dropout": self.dropout,
-            "use_bias": self.use_bias,
-            "tie_embeddings": self.tie_embeddings,
-            "share_embeddings": self.share_embeddings,
-            "start_id": self.start_id,
-            "end_id": self.end_id,
-            "remat": self.remat,
-        }
-
-    @classmethod
-    def from_config(
-        cls, config: dict[str, Any], custom_objects: Any = None
-    ) -> "TransformerSeq2Seq":
-        """The model that `get_config` describes."""
-        del custom_objects
-        return cls(**positions_from_config(config))

@@ -1,6 +1,6 @@
 """What the Transformer builders make their layers from."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import keras
@@ -25,8 +25,12 @@ PLACEMENTS = ("pre", "post", "sandwich", "deepnorm")
 
 @dataclass
 class StackOptions:
-    """The arguments of a builder that say what its blocks are like, checked."""
+    """The arguments of a builder that say what its blocks are like, checked.
 
+    `dtype` is the policy that they are made with.
+    """
+
+    num_layers: int
     hidden_dim: int
     num_heads: int
     intermediate_dim: int | None
@@ -41,6 +45,7 @@ class StackOptions:
     dtype: Any
 
     def __post_init__(self) -> None:
+        check_size("num_layers", self.num_layers)
         check_size("hidden_dim", self.hidden_dim)
         check_size("num_heads", self.num_heads)
         if self.hidden_dim % self.num_heads:
@@ -53,6 +58,7 @@ class StackOptions:
             )
         check_choice("placement", self.placement, PLACEMENTS)
         check_rate("dropout", self.dropout)
+        self.dtype = keras.dtype_policies.get(self.dtype)
 
     @property
     def feed_forward_dim(self) -> int:
@@ -65,7 +71,7 @@ class StackOptions:
         return PositionScheme(self.positions, self.num_heads, causal=causal)
 
     def encoder_blocks(
-        self, name: str, num_layers: int, deep_norm: DeepNorm
+        self, name: str, deep_norm: DeepNorm
     ) -> list[TransformerEncoderBlock]:
         """Blocks that see the whole sequence."""
         return [
@@ -74,13 +80,12 @@ class StackOptions:
                 self._feed_forward(),
                 **self._block_options(f"{name}_{i}", deep_norm),
             )
-            for i in range(num_layers)
+            for i in range(self.num_layers)
         ]
 
     def decoder_blocks(
         self,
         name: str,
-        num_layers: int,
         deep_norm: DeepNorm,
         *,
         cross_attention: bool = False,
@@ -95,7 +100,7 @@ class StackOptions:
                 ),
                 **self._block_options(f"{name}_{i}", deep_norm),
             )
-            for i in range(num_layers)
+            for i in range(self.num_layers)
         ]
 
     def scale_first_kernels(self, blocks: list[Any], deep_norm: DeepNorm) -> None:
@@ -109,6 +114,24 @@ class StackOptions:
         if self.placement in ("post", "deepnorm"):
             return None
         return make_norm(self.norm, 1e-5, dtype=self.dtype, name=name)
+
+    def embedding(
+        self, vocabulary_size: int, scheme: PositionScheme, name: str
+    ) -> Embedding:
+        """A table whose rows have the length of the stream that they make."""
+        stddev = self.hidden_dim**-0.5 if scheme.scales_embeddings else 0.02
+        return Embedding(
+            vocabulary_size,
+            self.hidden_dim,
+            embeddings_initializer=keras.initializers.RandomNormal(stddev=stddev),
+            mask_zero=True,
+            dtype=self.dtype,
+            name=name,
+        )
+
+    def embedding_dropout(self) -> Dropout:
+        """What follows embeddings and positions."""
+        return Dropout(self.dropout, dtype=self.dtype, name="embedding_dropout")
 
     def _attention(
         self, name: str, scheme: PositionScheme | None = None
@@ -145,6 +168,15 @@ class StackOptions:
             "dtype": self.dtype,
             "name": name,
         }
+
+
+# those of them that a model keeps as attributes: Keras would take positions for a layer
+# of it, and its `dtype` is something else
+STACK_ARGUMENTS = tuple(
+    field.name
+    for field in fields(StackOptions)
+    if field.name not in ("positions", "dtype")
+)
 
 
 class TokenInput:
@@ -189,16 +221,3 @@ class TokenInput:
                         num_positions=self.positions.num_positions,
                     )
                 )
-
-
-def make_embedding(
-    vocabulary_size: int, scheme: PositionScheme, hidden_dim: int, **options: Any
-) -> Embedding:
-    """A table whose rows have the length of the stream that they make."""
-    stddev = hidden_dim**-0.5 if scheme.scales_embeddings else 0.02
-    return Embedding(
-        vocabulary_size,
-        hidden_dim,
-        embeddings_initializer=keras.initializers.RandomNormal(stddev=stddev),
-        **options,
-    )

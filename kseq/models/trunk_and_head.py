@@ -1,5 +1,7 @@
 """What models of token probabilities share: hidden states, then logits."""
 
+from typing import Any
+
 import keras
 
 from kseq._typing import Tensor
@@ -25,3 +27,12 @@ class TrunkAndHead(keras.Model):
         if isinstance(self.head, keras.layers.Embedding):
             return self.head(hidden, reverse=True)
         return self.head(hidden)
+
+
+def make_head(
+    embedding: keras.layers.Embedding, tied: bool, **options: Any
+) -> keras.layers.Layer:
+    """The embedding itself, or a `Dense` layer to as many logits."""
+    if tied:
+        return embedding
+    return keras.layers.Dense(embedding.input_dim, name="output_dense", **options)
