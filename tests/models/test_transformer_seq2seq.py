@@ -32,6 +32,7 @@ REAL = ROWS != 0
     [
         {"placement": "post"},
         {"norm": "rms", "tie_embeddings": False, "activation": "geglu"},
+        {"num_key_value_heads": 1},
         {"positions": "rotary", "placement": "sandwich", "use_bias": False},
         {"source_vocabulary_size": N, "share_embeddings": True, "positions": "none"},
     ],
