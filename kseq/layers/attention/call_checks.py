@@ -6,6 +6,7 @@ import keras
 
 from kseq._checks import check_rank, message
 from kseq._typing import Shape, Tensor
+from kseq.layers.attention.cached_step import is_ring
 from kseq.ops.key_value_cache import KeyValueCache
 from kseq.ops.token_positions import check_positions
 
@@ -58,6 +59,7 @@ def check_cache(
     cache: Any,
     cache_index: Any,
     positions: Tensor | None,
+    attention_mask: Tensor | None,
 ) -> None:
     """Refuses a cache that is not of this layer and batch."""
     if not isinstance(cache, KeyValueCache):
@@ -87,6 +89,14 @@ def check_cache(
                 bias=type(layer.bias).__name__,
             )
         )
+    if attention_mask is not None and is_ring(cache, layer.window):
+        raise ValueError(
+            message(
+                "`attention_mask` can't be combined with the cache of a window.",
+                fix="Mark padding by `value_mask`: the cache remembers it.",
+                window=layer.window,
+            )
+        )
 
 
 def check_key_value(layer: keras.Layer, query: Tensor, key_value: Any) -> None:
@@ -103,6 +113,28 @@ def check_key_value(layer: keras.Layer, query: Tensor, key_value: Any) -> None:
     ):
         sizes = (query.shape[0], None, layer.num_key_value_heads, width)
         _check_shape(f"key_value ({name})", x, sizes)
+
+
+def check_projection(layer: keras.Layer, value: Any) -> None:
+    """Refuses to project where the layer has no weights, or would lose them."""
+    if isinstance(value, keras.KerasTensor):
+        raise ValueError(
+            message(
+                "`project_key_value` can't be a step of a functional model, which "
+                "would not find its weights when loaded.",
+                fix="Use it in the `call` of a layer or model of your own.",
+                value=value,
+            )
+        )
+    if not layer.built or not hasattr(layer, "key_dense"):
+        raise ValueError(
+            message(
+                "The layer must be built with a `value` before it projects one.",
+                fix="Call it on `query` and `value` first, or `build` it with "
+                "their shapes.",
+                built=layer.built,
+            )
+        )
 
 
 def _check_shape(name: str, x: Tensor, wanted: Shape) -> None:

@@ -7,14 +7,17 @@ from keras import ops
 
 from kseq._checks import check_mask, check_rank, check_rate, check_size, message
 from kseq._typing import Shape, Tensor
+from kseq.layers.attention.cached_step import cached_step, slot_count
 from kseq.layers.attention.call_checks import (
     check_cache,
     check_call,
     check_key_value,
     check_part,
+    check_projection,
 )
 from kseq.layers.attention.capture import record_as, wanted
 from kseq.layers.attention.multi_head import MultiHead, key_value_mask
+from kseq.layers.attention.score_bias import score_bias
 from kseq.layers.positions.relative_bias import RelativeBias
 from kseq.layers.positions.rotary_embedding import RotaryEmbedding
 from kseq.layers.recurrent.any_cell import part_config
@@ -22,13 +25,8 @@ from kseq.ops import zero_padding
 from kseq.ops.attention import attention
 from kseq.ops.attention_statistics import attention_statistics
 from kseq.ops.dot_product_attention import dot_product_attention
-from kseq.ops.key_value_cache import (
-    KeyValueCache,
-    append_to_cache,
-    append_to_ring,
-)
-from kseq.ops.masks import causal_mask, combine_masks
-from kseq.ops.token_positions import check_positions, token_positions
+from kseq.ops.key_value_cache import KeyValueCache
+from kseq.ops.token_positions import token_positions
 
 
 @keras.saving.register_keras_serializable(package="kseq")
@@ -257,7 +255,7 @@ class MultiHeadAttention(MultiHead):
         check_rank("query", query, (3,), "(B, T, D)")
         check_call(value, cache, cache_index, key_value, return_attention_scores)
         if cache is not None:
-            check_cache(self, query, cache, cache_index, positions)
+            check_cache(self, query, cache, cache_index, positions, attention_mask)
         if key_value is not None:
             check_key_value(self, query, key_value)
         query_mask = check_mask("query_mask", query_mask)
@@ -280,37 +278,30 @@ class MultiHeadAttention(MultiHead):
                 value, key, value_mask=mask, positions=key_positions
             )
         keys, values = key_value
-        options = {
-            "scale": self.scale,
-            "query_mask": query_mask,
-            "value_mask": mask,
+        masks: dict[str, Any] = {
             "attention_mask": attention_mask,
             "use_causal_mask": use_causal_mask,
             "window": self.window,
+        }
+        if cache is None:
+            masks["value_mask"] = mask
+        else:
+            new = KeyValueCache(keys, values, mask)
+            keys, values, key_positions, masks, cache = cached_step(
+                cache, new, slots, cache_index, **masks
+            )
+        options = {
+            "query_mask": query_mask,
+            **masks,
+            **score_bias(self.bias, queries, keys, positions, key_positions),
+            "scale": self.scale,
             "soft_cap": self.soft_cap,
             "sinks": self.sinks,
         }
         if training and self.dropout:
             options |= {"dropout": self.dropout, "seed": self.seed_generator.next()}
-        if cache is None:
-            options |= self._bias(queries, keys, positions, key_positions)
-            return self._attend(queries, keys, values, options, return_attention_scores)
-        append = append_to_ring if self._is_ring(cache) else append_to_cache
-        new = KeyValueCache(keys, values, mask)
-        (keys, values, mask), key_slots, cache = append(cache, new, slots, cache_index)
-        options |= {"value_mask": mask, "offset": cache_index}
-        if self._is_ring(cache):
-            # the tokens of a ring stand in no order
-            options |= self._in_ring(slots, key_slots, attention_mask)
-        if query.shape[1] == 1:
-            # what is masked in a cache is finite: as padding, all of it would be copied
-            # and zeroed at each step, which takes as long as the attention itself
-            pairs = combine_masks(
-                value_mask=mask, attention_mask=options["attention_mask"]
-            )
-            options |= {"value_mask": None, "attention_mask": pairs}
-        options |= self._bias(queries, keys, slots, key_slots)
-        return self._attend(queries, keys, values, options, False), cache
+        y = self._attend(queries, keys, values, options, return_attention_scores)
+        return y if cache is None else (y, cache)
 
     def project_key_value(
         self,
@@ -332,24 +323,7 @@ class MultiHeadAttention(MultiHead):
             positions: int `(S,)` or `(B, S)`. Of the keys, for `rotary`. Defaults to
                 counting from 0.
         """
-        if isinstance(value, keras.KerasTensor):
-            raise ValueError(
-                message(
-                    "`project_key_value` can't be a step of a functional model, which "
-                    "would not find its weights when loaded.",
-                    fix="Use it in the `call` of a layer or model of your own.",
-                    value=value,
-                )
-            )
-        if not self.built or not hasattr(self, "key_dense"):
-            raise ValueError(
-                message(
-                    "The layer must be built with a `value` before it projects one.",
-                    fix="Call it on `query` and `value` first, or `build` it with "
-                    "their shapes.",
-                    built=self.built,
-                )
-            )
+        check_projection(self, value)
         check_rank("value", value, (3,), "(B, S, E)")
         value = zero_padding(value, value_mask, "value_mask")
         if key is None:
@@ -371,61 +345,15 @@ class MultiHeadAttention(MultiHead):
                 most W slots, a ring, which never ends.
         """
         length = check_size("length", length)
-        slots = length if self.window is None else min(length, self.window)
-        shape = (batch_size, slots, self.num_key_value_heads)
+        shape = (batch_size, slot_count(length, self.window), self.num_key_value_heads)
         return KeyValueCache(
             ops.zeros((*shape, self.key_dim), self.compute_dtype),
             ops.zeros((*shape, self.value_dim), self.compute_dtype),
             ops.zeros(shape[:2], "bool"),
         )
 
-    def _is_ring(self, cache: KeyValueCache) -> bool:
-        return self.window is not None and cache.mask.shape[1] == self.window
-
-    def _in_ring(
-        self, slots: Tensor, key_slots: Tensor, attention_mask: Tensor | None
-    ) -> dict[str, Any]:
-        if attention_mask is not None:
-            raise ValueError(
-                message(
-                    "`attention_mask` can't be combined with the cache of a window.",
-                    fix="Mark padding by `value_mask`: the cache remembers it.",
-                    window=self.window,
-                )
-            )
-        mask = causal_mask(slots, key_slots, self.window)
-        return {"attention_mask": mask, "use_causal_mask": False, "window": None}
-
     def _turned(self, x: Tensor, positions: Tensor | None) -> Tensor:
         return x if self.rotary is None else self.rotary(x, positions=positions)
-
-    def _bias(
-        self,
-        queries: Tensor,
-        keys: Tensor,
-        positions: Tensor | None,
-        key_positions: Tensor | None,
-    ) -> dict[str, Any]:
-        """The relative bias: by distance, which is short, where positions count up."""
-        if self.bias is None:
-            return {}
-        length, source = ops.shape(queries)[1], ops.shape(keys)[1]
-        if positions is None and key_positions is None:
-            distances = ops.arange(length + source - 1) - (length - 1)
-            return {"distance_bias": self.bias(distances)}
-        i, j = (
-            ops.arange(size, dtype="int32")
-            if given is None
-            else check_positions(name, given)
-            for name, given, size in (
-                ("positions", positions, length),
-                ("key_positions", key_positions, source),
-            )
-        )
-        bias = self.bias(ops.expand_dims(j, -2) - ops.expand_dims(i, -1))
-        if len(bias.shape) == 3:
-            return {"attention_bias": bias[None]}  # (1, H, T, S)
-        return {"attention_bias": ops.swapaxes(bias, 0, 1)}  # (B, H, T, S)
 
     def _attend(
         self,
