@@ -1,4 +1,4 @@
-"""Multi-head attention: a float64 reference, Keras's layers, caches, captures."""
+"""Multi-head attention: a float64 reference, Keras's layers, captures, errors."""
 
 import keras
 import numpy as np
@@ -12,112 +12,26 @@ from helpers import (
     to_numpy,
 )
 from keras import ops
-from reference.dot_product_attention import dot_product_attention
-from reference.positions import plain, rotated, slopes
+from layers.multi_head_kinds import (
+    KINDS,
+    B,
+    D,
+    E,
+    G,
+    H,
+    K,
+    S,
+    T,
+    V,
+    draw,
+    holes,
+    make,
+    reference,
+)
 
 from kseq.backend import compiled
 from kseq.diagnostics import capture
-from kseq.layers import AlibiBias, MultiHeadAttention, RotaryEmbedding, T5RelativeBias
-
-B, T, S, D, E, H, G, K, V = 2, 5, 7, 6, 3, 4, 2, 4, 3
-
-
-def draw(*shape, seed=0):
-    return np.random.default_rng([seed, *shape]).normal(size=shape).astype("float32")
-
-
-def holes(*shape, seed=1):
-    """A mask with Falses, and a True in each row."""
-    mask = np.random.default_rng([seed, *shape]).random(shape) > 0.4
-    mask[..., 0] = True
-    return mask
-
-
-def t5():
-    return T5RelativeBias(H, num_buckets=8, max_distance=6, bidirectional=False)
-
-
-KINDS = {
-    "plain": {},
-    "grouped": {"num_key_value_heads": G, "value_dim": V},
-    "rotary": {"rotary": RotaryEmbedding},
-    "alibi": {"bias": lambda: AlibiBias(H)},
-    "t5": {"bias": t5, "num_key_value_heads": 1},
-    "norm": {"query_key_norm": True, "soft_cap": 2.0, "sinks": True},
-    "window": {"window": 3},
-    "all": {
-        "num_key_value_heads": G,
-        "rotary": lambda: RotaryEmbedding(interleaved=True, rotary_dim=2),
-        "bias": lambda: AlibiBias(H),
-        "query_key_norm": True,
-        "window": 2,
-        "sinks": True,
-    },
-}
-
-
-def make(kind="plain", **options):
-    found = {**KINDS[kind], **options}
-    made = {n: v() if callable(v) else v for n, v in found.items()}
-    layer = MultiHeadAttention(H, K, **made)
-    layer.build((B, T, D), (B, S, D))
-    set_weights_by_seed(layer, 3)
-    return layer
-
-
-def normalized(x, scale):
-    """RMS norm, with the epsilon inside the root."""
-    return x / np.sqrt((x * x).mean(-1, keepdims=True) + 1e-6) * scale
-
-
-def reference(layer, query, value, **masks):
-    """In float64; the layer's parts are those of `KINDS`."""
-    w = {w.path.split("/", 1)[1]: to_numpy(w).astype("float64") for w in layer.weights}
-
-    def project(name, x):
-        return np.einsum("btd,dhk->bthk", x, w[f"{name}/kernel"]) + w[f"{name}/bias"]
-
-    q, k = project("query_dense", query), project("key_dense", value)
-    v = project("value_dense", value)
-    if layer.query_key_norm:
-        q = normalized(q, w["query_norm/scale"])
-        k = normalized(k, w["key_norm/scale"])
-    if layer.rotary is not None:
-        width = layer.rotary.rotary_dim or K
-        q, k = (
-            rotated(
-                x,
-                np.broadcast_to(np.arange(x.shape[1]), x.shape[:2]),
-                plain(width, 1e4),
-                layer.rotary.interleaved,
-            )
-            for x in (q, k)
-        )
-    bias = None
-    if layer.bias is not None:
-        distance = np.arange(k.shape[1])[None] - np.arange(q.shape[1])[:, None]
-        if isinstance(layer.bias, AlibiBias):
-            bias = -np.array(slopes(H))[:, None, None] * np.abs(distance)
-        else:
-            # 8 causal buckets up to a distance of 6: 0 1 2 3, then 4 of logarithms
-            from reference.positions import bucket
-
-            table = to_numpy(layer.bias.weights[0]).astype("float64")
-            buckets = np.vectorize(lambda d: bucket(int(d), 8, 6, False))(distance)
-            bias = np.moveaxis(table[buckets], -1, 0)
-        bias = bias[None]
-    y, weights = dot_product_attention(
-        q,
-        k,
-        v,
-        attention_bias=bias,
-        soft_cap=layer.soft_cap,
-        window=layer.window,
-        sinks=w.get("sinks"),
-        **masks,
-    )
-    kernel, offset = w["output_dense/kernel"], w["output_dense/bias"]
-    return np.einsum("bthv,hvd->btd", y, kernel) + offset, weights
+from kseq.layers import AlibiBias, MultiHeadAttention, RotaryEmbedding
 
 
 @pytest.mark.parametrize("blockwise", [False, True], ids=["plain", "blockwise"])
@@ -135,22 +49,6 @@ def test_self_attention(kind, blockwise):
     assert_close("weights", found, weights)
     run = compiled(lambda x: layer(x, x, **masks), layer.variables)
     assert_close("y", run(x), want)
-
-
-@pytest.mark.parametrize("blockwise", [False, True], ids=["plain", "blockwise"])
-@pytest.mark.parametrize("kind", ["grouped", "norm", "alibi"])
-def test_cross_attention_with_every_mask(kind, blockwise):
-    layer = make(kind, blockwise=blockwise)
-    x, memory = draw(B, T, D), draw(B, S, D)
-    masks = {
-        "query_mask": holes(B, T),
-        "value_mask": holes(B, S),
-        "attention_mask": holes(B, T, S),
-    }
-    key_mask = holes(B, S, seed=2)
-    seen = {**masks, "value_mask": masks["value_mask"] & key_mask}
-    want, _ = reference(layer, x, memory, **seen)
-    assert_close("y", layer(x, memory, **masks, key_mask=key_mask), want)
 
 
 @pytest.mark.parametrize("mode", ["compiled", "forward"])
@@ -212,187 +110,6 @@ def test_weights_move_from_and_to_keras(name, causal):
     assert_close("outputs", got[0], want[0])
     assert_close("gradients", got[2], want[2], gradient=True)
     twin.set_weights(layer.get_weights())
-
-
-def test_three_post_norm_blocks_keep_their_padding():
-    """Pads get weight 0 in every block, and a pad embedding changes nothing.
-
-    In such a stack Keras's layer deletes the mask of its caller's tensors, and the
-    pads of the second and third block get weight.
-    """
-    ids = np.array([[1, 2, 3, 0, 0]])
-    embedding = keras.layers.Embedding(4, D, mask_zero=True)
-    attentions = [MultiHeadAttention(2, K) for _ in range(3)]
-    norms = [keras.layers.LayerNormalization() for _ in range(3)]
-
-    def run():
-        x, found = embedding(ids), []
-        for attention, norm in zip(attentions, norms, strict=True):
-            y, weights = attention(x, x, return_attention_scores=True)
-            x = norm(keras.layers.Add()([x, y]))
-            found.append(to_numpy(weights))
-        return to_numpy(x), found
-
-    x, found = run()
-    assert all(not weights[..., 3:].any() for weights in found)
-    table = embedding.get_weights()[0]
-    table[0] = 1e4
-    embedding.set_weights([table])
-    changed, _ = run()
-    assert_same("real outputs", changed[:, :3], x[:, :3])
-
-
-def test_masks_of_the_caller_stay():
-    embedding = keras.layers.Embedding(4, D, mask_zero=True)
-    x = embedding(np.array([[1, 2, 0]]))
-    mask = np.array([[True, True, False]])
-    y = MultiHeadAttention(2, K)(x, x)
-    for tensor in (x, y):
-        assert_same("mask", tensor._keras_mask, mask)
-
-
-@pytest.mark.parametrize("blockwise", [False, True], ids=["plain", "blockwise"])
-def test_a_query_that_sees_nothing_gives_the_bias_alone(blockwise):
-    """0 before the output projection, with NaN in the padding."""
-    layer, x = make(blockwise=blockwise), draw(B, T, D)
-    mask = np.ones((B, T), bool)
-    mask[1] = False
-    x[1] = np.nan
-    y, d_x, d_weights = gradients(
-        lambda x: layer(x, x, value_mask=mask, query_mask=mask),
-        [x],
-        layer.trainable_variables,
-    )
-    bias = np.broadcast_to(to_numpy(layer.output_dense.bias), (T, D))
-    assert_same("output", y[1], bias)
-    assert all(np.isfinite(g).all() for g in [*d_x, *d_weights])
-
-
-@pytest.mark.parametrize("blockwise", [False, True], ids=["plain", "blockwise"])
-@pytest.mark.parametrize("kind", ["grouped", "window", "alibi", "norm"])
-def test_the_future_does_not_reach_the_past(kind, blockwise):
-    """A changed input leaves every output before it as it was, bit for bit."""
-    layer, x = make(kind, blockwise=blockwise), draw(B, T, D)
-    mask = holes(B, T, T)
-
-    def run(x):
-        options = {"use_causal_mask": True, "attention_mask": mask}
-        return to_numpy(layer(x, x, **options))
-
-    want = run(x)
-    for u in (1, T - 1):
-        changed = x.copy()
-        changed[:, u] = 1e3
-        y = run(changed)
-        assert_same(f"before {u}", y[:, :u], want[:, :u])
-        assert (y[:, u] != want[:, u]).any()
-
-
-INDEX = {"scalar": lambda t: t, "rows": lambda t: np.full(B, t, "int32")}
-
-
-@pytest.mark.parametrize("index", INDEX)
-@pytest.mark.parametrize("kind", KINDS)
-def test_cached_steps_equal_the_full_run(kind, index):
-    """One token at a time, two at a time, and all at once; the window is a ring."""
-    layer, x = make(kind), draw(B, 6, D)
-    want = layer(x, x, use_causal_mask=True)
-
-    @compiled_with(layer)
-    def step(x, cache, t):
-        return layer(x, x, use_causal_mask=True, cache=cache, cache_index=t)
-
-    for size in (1, 2, 6):
-        cache, found = layer.empty_cache(B, 6), []
-        for t in range(0, 6, size):
-            y, cache = step(x[:, t : t + size], cache, np.asarray(INDEX[index](t)))
-            found.append(to_numpy(y))
-        assert_close(f"{size} at a time", np.concatenate(found, 1), want)
-        assert cache.key.shape[1] == min(6, layer.window or 6)
-
-
-def compiled_with(layer):
-    return lambda function: compiled(function, layer.variables)
-
-
-def test_prompts_of_different_lengths():
-    """Right-padded, with an index for each row: as each row alone."""
-    layer, x, lengths = make("rotary"), draw(B, 6, D), np.array([3, 5], "int32")
-    mask = np.arange(5) < lengths[:, None]
-    prompt = np.where(mask[..., None], x[:, :5], np.nan)
-    masks = {"query_mask": mask, "value_mask": mask}
-    options = {"use_causal_mask": True}
-    cache = layer.empty_cache(B, 6)
-    _, cache = layer(
-        prompt,
-        prompt,
-        **masks,
-        **options,
-        cache=cache,
-        cache_index=np.zeros(B, "int32"),
-    )
-    new = x[np.arange(B), lengths][:, None]
-    y, _ = layer(new, new, **options, cache=cache, cache_index=lengths)
-    for b, length in enumerate(lengths):
-        row = x[b : b + 1, : length + 1]
-        assert_close(f"row {b}", y[b, 0], layer(row, row, **options)[0, -1])
-
-
-def test_left_padding_with_positions():
-    """The cache remembers what was padding."""
-    layer, x = make("rotary"), draw(1, 4, D)
-    options = {"use_causal_mask": True}
-    want = layer(x, x, **options)[:, -1:]
-    prompt = np.concatenate([np.full((1, 2, D), np.nan, "float32"), x[:, :3]], axis=1)
-    mask = np.array([[False, False, True, True, True]])
-    positions = np.array([[0, 0, 0, 1, 2]])
-    _, cache = layer(
-        prompt,
-        prompt,
-        query_mask=mask,
-        value_mask=mask,
-        positions=positions,
-        **options,
-        cache=layer.empty_cache(1, 6),
-        cache_index=0,
-    )
-    last = x[:, 3:]
-    y, _ = layer(
-        last, last, **options, positions=np.array([[3]]), cache=cache, cache_index=5
-    )
-    assert_close("y", y, want)
-
-
-def test_a_ring_goes_on_for_ever():
-    """9 tokens through 3 slots, in chunks larger and smaller than the ring."""
-    layer, x = make("window"), draw(B, 9, D)
-    want = to_numpy(layer(x, x, use_causal_mask=True))
-    cache, t = layer.empty_cache(B, 100), 0
-    assert cache.key.shape[1] == 3
-    for size in (4, 1, 3, 1):
-        chunk = x[:, t : t + size]
-        y, cache = layer(chunk, chunk, use_causal_mask=True, cache=cache, cache_index=t)
-        assert_close(f"from {t}", y, want[:, t : t + size])
-        t += size
-
-
-def test_a_full_cache_is_not_written_over():
-    """Eager: an error; compiled, where none can be raised: nothing is written."""
-    layer, x = make(), draw(B, 2, D)
-    cache = layer.empty_cache(B, 3)
-    with pytest.raises(ValueError, match="The cache must have room for the new tokens"):
-        layer(x, x, cache=cache, cache_index=2)
-    with pytest.raises(ValueError, match="cache_index=2, tokens=2"):
-        layer(x, x, cache=cache, cache_index=np.array([0, 2]))
-
-    @compiled_with(layer)
-    def step(x, cache, t):
-        return layer(x, x, cache=cache, cache_index=t)[1]
-
-    for new in step(x, cache, np.int32(2)), step(x, cache, np.int32(7)):
-        assert not to_numpy(new.mask)[:, :2].any()
-        assert not to_numpy(new.key)[:, :2].any()
-    assert to_numpy(step(x, cache, np.int32(2)).mask)[:, 2].all()
 
 
 def test_keys_and_values_of_another_layer():
@@ -504,70 +221,9 @@ ERRORS = {
     ),
     "rank": (lambda: make()(draw(T, D), draw(B, S, D)), "`query` must have shape"),
     "no value": (lambda: make()(draw(B, T, D)), "`value` or `key_value` must be given"),
-    "cache without index": (
-        lambda: make()(draw(B, 1, D), draw(B, 1, D), cache=make().empty_cache(B, 3)),
-        "`cache` needs a `cache_index`",
-    ),
-    "cache and scores": (
-        lambda: make()(
-            draw(B, 1, D),
-            draw(B, 1, D),
-            cache=make().empty_cache(B, 3),
-            cache_index=0,
-            return_attention_scores=True,
-        ),
-        "`cache` can't be combined with `key_value`",
-    ),
-    "mask and ring": (
-        lambda: make("window")(
-            draw(B, 1, D),
-            draw(B, 1, D),
-            cache=make("window").empty_cache(B, 3),
-            cache_index=0,
-            attention_mask=np.ones((B, 1, 3), bool),
-        ),
-        "`attention_mask` can't be combined with the cache of a window",
-    ),
     "window, not causal": (
         lambda: make("window")(draw(B, T, D), draw(B, T, D)),
         "`window` needs `use_causal_mask=True`",
-    ),
-    "cache of another batch": (
-        lambda: make()(
-            draw(B, 1, D),
-            draw(B, 1, D),
-            cache=make().empty_cache(3, 4),
-            cache_index=0,
-        ),
-        r"`cache.key` must have shape \(2, 4, 4, 4\)",
-    ),
-    "negative index": (
-        lambda: make()(
-            draw(B, 1, D),
-            draw(B, 1, D),
-            cache=make().empty_cache(B, 4),
-            cache_index=-1,
-        ),
-        "`cache_index` must not be negative",
-    ),
-    "index of another batch": (
-        lambda: make()(
-            draw(B, 1, D),
-            draw(B, 1, D),
-            cache=make().empty_cache(B, 4),
-            cache_index=np.zeros(3, "int32"),
-        ),
-        r"`cache_index` must have shape \(2,\)",
-    ),
-    "positions, bias and cache": (
-        lambda: make("alibi")(
-            draw(B, 1, D),
-            draw(B, 1, D),
-            positions=np.array([7]),
-            cache=make("alibi").empty_cache(B, 4),
-            cache_index=0,
-        ),
-        "`positions` can't be combined with a `bias` and a cache",
     ),
     "another number of groups": (
         lambda: make()(
@@ -594,10 +250,6 @@ ERRORS = {
     "soft cap": (
         lambda: MultiHeadAttention(2, 3, soft_cap=0),
         "`soft_cap` must be positive",
-    ),
-    "length of the cache": (
-        lambda: make().empty_cache(B, 0),
-        "`length` must be a positive integer",
     ),
     "dropout": (lambda: MultiHeadAttention(4, 3, dropout=1.0), "`dropout` must be"),
 }
