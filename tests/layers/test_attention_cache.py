@@ -83,9 +83,10 @@ def test_left_padding_with_positions():
     assert_close("y", y, want)
 
 
-def test_a_ring_goes_on_for_ever():
-    """9 tokens through 3 slots, in chunks larger and smaller than the ring."""
-    layer, x = make("window"), draw(B, 9, D)
+@pytest.mark.parametrize("kind", ["plain", "alibi"])
+def test_a_ring_goes_on_for_ever(kind):
+    """9 tokens through 3 slots, in chunks larger and smaller than the ring; eager."""
+    layer, x = make(kind, window=3), draw(B, 9, D)
     want = to_numpy(layer(x, x, use_causal_mask=True))
     cache, t = layer.empty_cache(B, 100), 0
     assert cache.key.shape[1] == 3

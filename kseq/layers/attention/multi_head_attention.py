@@ -26,7 +26,7 @@ from kseq.ops.attention import attention
 from kseq.ops.attention_statistics import attention_statistics
 from kseq.ops.dot_product_attention import dot_product_attention
 from kseq.ops.key_value_cache import KeyValueCache
-from kseq.ops.token_positions import token_positions
+from kseq.ops.token_positions import check_positions, token_positions
 
 
 @keras.saving.register_keras_serializable(package="kseq")
@@ -258,6 +258,10 @@ class MultiHeadAttention(MultiHead):
             check_cache(self, query, cache, cache_index, positions, attention_mask)
         if key_value is not None:
             check_key_value(self, query, key_value)
+        if positions is not None:
+            positions = check_positions("positions", positions)
+        if key_positions is not None:
+            key_positions = check_positions("key_positions", key_positions)
         query_mask = check_mask("query_mask", query_mask)
         mask = key_value_mask(value_mask, key_mask)
         # a NaN in the padding must not reach the gradient of a weight

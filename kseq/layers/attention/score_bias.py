@@ -4,7 +4,6 @@ from keras import ops
 
 from kseq._typing import Tensor
 from kseq.layers.positions.relative_bias import RelativeBias
-from kseq.ops.token_positions import check_positions
 
 
 def score_bias(
@@ -23,16 +22,13 @@ def score_bias(
         bias: maps key position - query position to `(H, ...)`. None adds nothing.
         queries: float `(B, T, H, K)`.
         keys: float `(B, S, G, K)`.
-        positions: int `(T,)` or `(B, T)`. Those of the queries; None counts from 0.
-        key_positions: int `(S,)` or `(B, S)`. Those of the keys, alike.
+        positions: int32 `(T,)` or `(B, T)`. Those of the queries; None counts from 0.
+        key_positions: int32 `(S,)` or `(B, S)`. Those of the keys, alike; negative in
+            the empty slots of a ring.
 
     Returns:
         `distance_bias` `(H, T + S - 1)`, or `attention_bias` `(1, H, T, S)` or
         `(B, H, T, S)`, or no option.
-
-    Raises:
-        TypeError: `` `positions` must be integers. `` (`key_positions` alike).
-        ValueError: `` `positions` must not be negative... `` (alike).
     """
     if bias is None:
         return {}
@@ -41,13 +37,8 @@ def score_bias(
         distances = ops.arange(length + source - 1) - (length - 1)
         return {"distance_bias": bias(distances)}
     i, j = (
-        ops.arange(size, dtype="int32")
-        if given is None
-        else check_positions(name, given)
-        for name, given, size in (
-            ("positions", positions, length),
-            ("key_positions", key_positions, source),
-        )
+        ops.arange(size, dtype="int32") if given is None else given
+        for given, size in ((positions, length), (key_positions, source))
     )
     pairs = bias(ops.expand_dims(j, -2) - ops.expand_dims(i, -1))
     if len(pairs.shape) == 3:
