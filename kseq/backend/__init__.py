@@ -9,7 +9,6 @@ from kseq.backend.compiled import compiled
 from kseq.backend.concrete import is_concrete
 from kseq.backend.custom_gradient import custom_gradient
 from kseq.backend.dense_gradient import dense_gradient
-from kseq.backend.dropout import dropout
 from kseq.backend.fused import has_fused_attention
 from kseq.backend.loop import Buffer, empty, filled, loop, stacked
 from kseq.backend.normal import normal
@@ -22,7 +21,6 @@ __all__ = [
     "compiled",
     "custom_gradient",
     "dense_gradient",
-    "dropout",
     "empty",
     "filled",
     "has_fused_attention",

@@ -6,7 +6,7 @@ import keras
 
 from kseq._checks import check_rate
 from kseq._typing import Shape, Tensor
-from kseq.backend import dropout
+from kseq.ops.dropout import dropout
 
 
 @keras.saving.register_keras_serializable(package="kseq")

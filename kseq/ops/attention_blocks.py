@@ -7,8 +7,8 @@ from keras import ops
 
 from kseq._typing import Shape, Tensor
 from kseq.backend import Buffer
-from kseq.ops.attention_dropout import kept_pairs
 from kseq.ops.dot_product_attention import query_positions
+from kseq.ops.dropout import kept_places
 from kseq.ops.masks import causal_mask, combine_masks
 
 
@@ -208,4 +208,4 @@ class AttentionBlocks:
         heads = ops.arange(ops.shape(inputs.key)[1] * self.repeats)
         heads = ops.reshape(heads, (-1, self.groups, self.repeats, 1, 1))
         rows = query_positions(inputs.offset, rows)[:, None, None, :, None]
-        return kept_pairs(inputs.seed, self.dropout, heads, rows, columns)
+        return kept_places(inputs.seed, self.dropout, heads, rows, columns)

@@ -8,7 +8,7 @@ from keras import ops
 
 from kseq._typing import Tensor
 from kseq.ops.attention_checks import check_attention, check_dropout, check_pairs
-from kseq.ops.attention_dropout import kept_pairs
+from kseq.ops.dropout import kept_places
 from kseq.ops.masked_softmax import masked_softmax
 from kseq.ops.masks import causal_mask, combine_masks, zero_padding
 
@@ -136,7 +136,7 @@ def dot_product_attention(
     if dropout:
         numbers = ops.reshape(ops.arange(batch * heads), (batch, heads, 1, 1))
         rows = query_positions(offset, ops.arange(length))[:, None, :, None]
-        kept = kept_pairs(seed, dropout, numbers, rows, ops.arange(source))
+        kept = kept_places(seed, dropout, numbers, rows, ops.arange(source))
         dropped = ops.where(kept, weights / (1 - dropout), 0.0)
     dropped = ops.reshape(dropped, (batch, groups, heads // groups, length, source))
     output = ops.einsum("bgrts,bsgv->btgrv", dropped, value)

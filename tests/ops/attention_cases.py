@@ -12,7 +12,7 @@ from helpers import cotangent, gradients, to_numpy
 from reference.differences import numeric_gradients
 from reference.dot_product_attention import dot_product_attention as reference
 
-from kseq.ops.attention_dropout import kept_pairs
+from kseq.ops.dropout import kept_places
 
 B, T, S, K, V = 2, 5, 7, 3, 2
 # what has a gradient, beside query, key and value
@@ -102,7 +102,7 @@ def kept(name):
     numbers = np.arange(batch * heads).reshape(batch, heads, 1, 1)
     offset = np.reshape(case.get("offset", 0), (-1, 1, 1, 1))
     rows, columns = offset + np.arange(length)[:, None], np.arange(source)
-    return to_numpy(kept_pairs(case["seed"], case["dropout"], numbers, rows, columns))
+    return to_numpy(kept_places(case["seed"], case["dropout"], numbers, rows, columns))
 
 
 def expected(name, *inputs):

@@ -15,7 +15,7 @@ from kseq.ops import (
     blockwise_attention,
     dot_product_attention,
 )
-from kseq.ops.attention_dropout import kept_pairs
+from kseq.ops.dropout import kept_places
 
 
 @pytest.mark.parametrize("halves", [False, True], ids=["at once", "in two blocks"])
@@ -63,7 +63,7 @@ def test_dropout_does_not_depend_on_the_blocks(monkeypatch):
     run = compiled(lambda *x: blockwise_attention(*x, **dropout), [])
     y = to_numpy(run(query, key, value)).transpose(0, 2, 1, 3)
     heads, rows = np.arange(4).reshape(2, 2, 1, 1), np.arange(5)[:, None]
-    kept = to_numpy(kept_pairs(dropout["seed"], 0.5, heads, rows, np.arange(7)))
+    kept = to_numpy(kept_places(dropout["seed"], 0.5, heads, rows, np.arange(7)))
     np.testing.assert_array_equal(y != 0, kept)
 
 

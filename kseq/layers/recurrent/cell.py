@@ -7,8 +7,8 @@ from keras import ops
 
 from kseq._checks import check_rate, check_size, message
 from kseq._typing import Shape, Tensor
-from kseq.backend import dropout
 from kseq.ops.affine import affine
+from kseq.ops.dropout import dropout
 from kseq.ops.gates import Gates
 from kseq.ops.recurrence import Lane, recurrence
 from kseq.ops.row_blocks import joined, row_blocks

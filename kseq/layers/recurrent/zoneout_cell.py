@@ -9,8 +9,8 @@ from keras import ops
 
 from kseq._checks import message
 from kseq._typing import Tensor
-from kseq.backend import dropout
 from kseq.layers.recurrent.wrapped_cell import WrappedCell
+from kseq.ops.dropout import dropout
 
 
 @keras.saving.register_keras_serializable(package="kseq")

@@ -1,10 +1,10 @@
-"""Which pairs dropout keeps: the hash itself, and how random it is."""
+"""Which places dropout keeps: the hash itself, and how random it is."""
 
 import numpy as np
 import pytest
 from helpers import to_numpy
 
-from kseq.ops.attention_dropout import kept_pairs
+from kseq.ops.dropout import kept_places
 
 HEADS, T, S = 8, 127, 131
 seeds = pytest.mark.parametrize("seed", [(0, 0), (1, 0), (2**32 - 1, 12345)], ids=str)
@@ -14,7 +14,7 @@ def kept(seed, rate, heads=range(HEADS), rows=range(T), columns=range(S)):
     heads = np.reshape([*heads], (-1, 1, 1))
     rows, columns = np.reshape([*rows], (-1, 1)), np.array([*columns])
     seed = np.array(seed, "uint32")
-    return to_numpy(kept_pairs(seed, rate, heads, rows, columns))  # (H, T, S)
+    return to_numpy(kept_places(seed, rate, heads, rows, columns))  # (H, T, S)
 
 
 def mixed(x):

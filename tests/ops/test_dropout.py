@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 from keras import ops
 
-from kseq.backend import compiled, dropout
+from kseq.backend import compiled
+from kseq.ops.dropout import dropout
 
 
 @pytest.mark.parametrize("jit", [False, True], ids=["eager", "compiled"])
@@ -24,6 +25,21 @@ def test_share_and_scale(jit):
     assert abs(kept.mean() - 0.7) < 0.0115
     # rows and columns are independent of each other
     assert np.abs(np.corrcoef(kept.astype(float))[0, 1:]).max() < 0.36
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.5])
+def test_places_and_draws_are_independent(rate):
+    """Within 5 standard deviations, of elements near each other and of later draws."""
+    generator, x = keras.random.SeedGenerator(7), ops.ones((400, 256))
+    draws = [
+        ops.convert_to_numpy(dropout(x, rate, generator)).ravel() != 0 for _ in range(4)
+    ]
+    first = draws[0]
+    pairs = {f"lag {n}": (first[:-n], first[n:]) for n in (1, 2, 3, 16, 255, 256, 257)}
+    pairs |= {f"draw {k}": (first, draws[k]) for k in (1, 2, 3)}
+    for name, (a, b) in pairs.items():
+        product = (a - (1 - rate)) * (b - (1 - rate)) / (rate * (1 - rate))
+        assert abs(product.mean()) * np.sqrt(product.size) < 5, name
 
 
 def test_seed_decides_and_moves_on():
