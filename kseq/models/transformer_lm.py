@@ -34,8 +34,9 @@ class TransformerLM(TransformerBuilder, TrunkAndHead):
     Norm placement: "pre" and "sandwich" train from the first step at any depth. "post"
     is Vaswani's: with more than 6 layers it needs a warm-up, such as
     `kseq.training.InverseSqrt`, or its loss stalls or turns NaN; `fit` warns of a
-    constant learning rate. "deepnorm" is Post-LN that trains at depth, by a scaled
-    residual stream and smaller first weights.
+    constant learning rate. Above some 12 layers a warm-up does not help either (Liu et
+    al.). "deepnorm" is Post-LN that trains at depth, by a scaled residual stream and
+    smaller first weights.
 
     Args:
         vocabulary_size: int. N, number of ids, padding included.
@@ -89,7 +90,8 @@ class TransformerLM(TransformerBuilder, TrunkAndHead):
         Vaswani et al., 2017, arXiv:1706.03762; Radford et al., 2019, "Language models
         are unsupervised multitask learners"; Press & Wolf, 2017, "Using the output
         embedding to improve language models", arXiv:1608.05859; Wang et al., 2022,
-        "DeepNet", arXiv:2203.00555.
+        "DeepNet", arXiv:2203.00555; Liu et al., 2020, "Understanding the difficulty
+        of training transformers", arXiv:2004.08249.
     """
 
     OWN_ARGUMENTS = ("vocabulary_size", "tie_embeddings", "packed")

@@ -98,7 +98,8 @@ def test_train_deep(tmp_path, text):
     result = run(DEEP, "--quick", "--text", text, "--logdir", tmp_path)
     assert result.returncode == 0, result.stderr
     runs = json.loads((tmp_path / "deep.json").read_text())
-    assert list(runs) == ["pre-layer", "pre-rms", "deepnorm", "post", "post-warmup"]
+    post = ["post-8", "post-8-warmup", "post-24", "post-24-warmup"]
+    assert list(runs) == ["pre-layer", "pre-rms", "deepnorm", *post]
     table = result.stdout.partition("start   middle      end\n")[2].splitlines()
     for line, (name, one) in zip(table, runs.items()):
         norms, losses = one["gradient_norms"], one["losses"]
@@ -110,8 +111,8 @@ def test_train_deep(tmp_path, text):
         picked = [norms[0], norms[2], norms[3], *losses]
         assert line.split() == [name, "4", *(f"{x:.3g}" for x in picked), "finite"]
     # the warm-up does not change the model that it begins with
-    assert runs["post"]["gradient_norms"] == pytest.approx(
-        runs["post-warmup"]["gradient_norms"], rel=1e-3
+    assert runs["post-8"]["gradient_norms"] == pytest.approx(
+        runs["post-8-warmup"]["gradient_norms"], rel=1e-3
     )
     assert (tmp_path / "deep.png").read_bytes()[1:4] == b"PNG"
 
