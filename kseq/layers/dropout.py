@@ -15,9 +15,10 @@ class Dropout(keras.layers.Layer):
 
         y = x * m / (1 - rate),  m ~ Bernoulli(1 - rate) for each element
 
-    What `keras.layers.Dropout` computes without `noise_shape`, some 25 times faster
-    under XLA on a CPU with TensorFlow, where Keras's random bits cost more than the
-    rest of a small recurrent model (`tests/benchmarks/bench_dropout.py`).
+    What `keras.layers.Dropout` computes without `noise_shape`. Under XLA on a CPU,
+    Keras's random bits cost more than the rest of a small model: these are a hash of
+    the seed and of the element's place, which costs next to nothing
+    (`tests/benchmarks/bench_dropout.py`).
 
     Args:
         rate: probability in [0, 1) that an element is dropped.
