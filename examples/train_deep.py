@@ -95,7 +95,8 @@ def train(arguments, ids, vocabulary_size, name):
             rate * (WIDTH * arguments.warmup) ** 0.5
         )  # so that `rate` is the highest
         rate = kseq.training.InverseSqrt(WIDTH, arguments.warmup, scale=scale)
-    compile_model(model, keras.optimizers.Adam(rate), jit_compile=True)
+    # XLA would take longer to compile 100 blocks than they are trained here
+    compile_model(model, keras.optimizers.Adam(rate))
     epochs = max(1, arguments.steps // SHOWN)
     # Post-LN at a constant rate: `fit` warns of what will be seen
     losses = model.fit(windows, epochs=epochs, verbose=2).history["loss"]
