@@ -203,6 +203,7 @@ class TransformerLM(TransformerBuilder, TrunkAndHead):
         return {
             "blocks": [b.empty_cache(batch_size, max_length) for b in self.blocks],
             "index": ops.convert_to_tensor(0, "int32"),
+            "position": ops.zeros((batch_size,), "int32"),
         }
 
     def step(
@@ -211,14 +212,19 @@ class TransformerLM(TransformerBuilder, TrunkAndHead):
         """Logits `(B, N)` of the next token after `token_ids` `(B,)`, and the state."""
         token_ids = ops.expand_dims(token_ids, 1)  # (B, 1)
         mask = ops.not_equal(token_ids, 0)
-        x = self._embed(token_ids, start_index=state["index"])
+        x = self._embed(token_ids, state["position"][:, None])
         caches = []
         for block, cache in zip(self.blocks, state["blocks"], strict=True):
             x, cache = block(x, mask=mask, cache=cache, cache_index=state["index"])
             caches.append(cache)
         if self.final_norm is not None:
             x = self.final_norm(x)
-        return self.logits(x)[:, 0], {"blocks": caches, "index": state["index"] + 1}
+        state = {
+            "blocks": caches,
+            "index": state["index"] + 1,
+            "position": state["position"] + ops.cast(mask[:, 0], "int32"),
+        }
+        return self.logits(x)[:, 0], state
 
     def _stacks(self, batch: int, length: int) -> list[Stack]:
         return [self._stack(batch, length, causal=True)]

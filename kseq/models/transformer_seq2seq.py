@@ -256,6 +256,7 @@ class TransformerSeq2Seq(TransformerBuilder, Seq2Seq, TrunkAndHead):
             ],
             "memory_mask": memory_mask,
             "index": ops.convert_to_tensor(0, "int32"),
+            "position": ops.zeros((batch_size,), "int32"),
         }
 
     def step(
@@ -263,7 +264,7 @@ class TransformerSeq2Seq(TransformerBuilder, Seq2Seq, TrunkAndHead):
     ) -> tuple[Tensor, dict[str, Any]]:
         token_ids = ops.expand_dims(token_ids, 1)  # (B, 1)
         mask = ops.not_equal(token_ids, 0)
-        x = self._embed_target(token_ids, start_index=state["index"])
+        x = self._embed_target(token_ids, state["position"][:, None])
         caches = []
         for block, cache in zip(self.decoder_blocks, state["blocks"], strict=True):
             x, cache = block(
@@ -276,7 +277,12 @@ class TransformerSeq2Seq(TransformerBuilder, Seq2Seq, TrunkAndHead):
             caches.append(cache)
         if self.decoder_norm is not None:
             x = self.decoder_norm(x)
-        state = {**state, "blocks": caches, "index": state["index"] + 1}
+        state = {
+            "blocks": caches,
+            "memory_mask": state["memory_mask"],
+            "index": state["index"] + 1,
+            "position": state["position"] + ops.cast(mask[:, 0], "int32"),
+        }
         return self.logits(x)[:, 0], state
 
     def _stacks(self, batch: int, length: int) -> list[Stack]:

@@ -19,6 +19,7 @@ from kseq.layers import (
 from kseq.layers.blocks.normalization import make_norm
 from kseq.models.deep_norm import DeepNorm, scale_first_kernels
 from kseq.models.position_schemes import PositionScheme
+from kseq.models.real_positions import RealPositions
 
 PLACEMENTS = ("pre", "post", "sandwich", "deepnorm")
 
@@ -184,6 +185,8 @@ class TokenInput:
 
         x_t = E[id_t] s + p_t,  s = sqrt(D) with sinusoidal positions, else 1
 
+    p_t is that of the t-th token of its row; padding does not count.
+
     Not a layer: its parts are layers of the model, which may use the table again for
     the logits. `name` is that of the layer of positions.
     """
@@ -193,17 +196,24 @@ class TokenInput:
     ) -> None:
         self.embedding = embedding
         self.positions = scheme.embedding_layer(embedding.dtype_policy, name)
+        self.real_positions = RealPositions(self._limit, name=f"real_{name}")
         self.dropout = dropout
         self.scale = embedding.output_dim**0.5 if scheme.scales_embeddings else 1.0
 
-    def __call__(
-        self, token_ids: Tensor, positions: Tensor | None = None, start_index: Any = 0
-    ) -> Tensor:
+    @property
+    def _limit(self) -> int | None:
+        if isinstance(self.positions, PositionEmbedding):
+            return self.positions.num_positions
+        return None
+
+    def __call__(self, token_ids: Tensor, positions: Tensor | None = None) -> Tensor:
         x = self.embedding(token_ids)
         if self.scale != 1:
             x = x * self.scale
         if self.positions is not None:
-            x = x + self.positions(x, positions=positions, start_index=start_index)
+            if positions is None:
+                positions = self.real_positions(token_ids)
+            x = x + self.positions(x, positions=positions)
         return self.dropout(x)
 
     def check_length(self, max_length: int) -> None:
@@ -211,13 +221,12 @@ class TokenInput:
 
         A compiled step, which does not know its position, could not.
         """
-        if isinstance(self.positions, PositionEmbedding):
-            check_size("max_length", max_length)
-            if max_length > self.positions.num_positions:
+        if self._limit is not None:
+            if check_size("max_length", max_length) > self._limit:
                 raise ValueError(
                     message(
                         "There are fewer learned positions than `max_length`.",
                         max_length=max_length,
-                        num_positions=self.positions.num_positions,
+                        num_positions=self._limit,
                     )
                 )

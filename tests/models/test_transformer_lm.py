@@ -91,6 +91,14 @@ def test_logits(positions, options):
 
 
 @pytest.mark.parametrize("positions", POSITIONS)
+def test_padding_stands_on_either_side(positions):
+    model = language_model(positions=POSITIONS[positions]())
+    row = ROWS[:1, :4]
+    want = to_numpy(model(row))
+    real_close(to_numpy(model(np.pad(row, ((0, 0), (2, 0)))))[:, 2:], want, row != 0)
+
+
+@pytest.mark.parametrize("positions", POSITIONS)
 def test_stepping_equals_the_full_run(positions):
     """Also where a row begins with padding or has ended."""
     model = language_model(positions=POSITIONS[positions]())

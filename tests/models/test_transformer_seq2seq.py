@@ -89,6 +89,18 @@ def test_stepping_equals_the_teacher_forced_run(positions):
         real_close(logits, whole[:, t], REAL[:, t], 1e-5)
 
 
+@pytest.mark.parametrize("positions", POSITIONS)
+def test_padding_stands_on_either_side(positions):
+    model = seq2seq(positions=POSITIONS[positions]())
+    source, target = SOURCES[:1, :4], ROWS[:1, :3]
+    want = to_numpy(model({"source_ids": source, "target_ids": target}))
+    left = {
+        "source_ids": np.pad(source, ((0, 0), (2, 0))),
+        "target_ids": np.pad(target, ((0, 0), (1, 0))),
+    }
+    assert_close("logits", to_numpy(model(left))[:, 1:], want)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "options",

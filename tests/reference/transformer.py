@@ -28,11 +28,17 @@ def multi_head(query, value, weights, theta=None, **options):
 
 
 def embedded(ids, table, scaled):
-    """Section 3.4, and 3.5 with `scaled`: the sinusoids are added."""
+    """Section 3.4, and 3.5 with `scaled`: the sinusoids are added.
+
+    Padding, id 0, has no position; it may have any.
+    """
     x = table[ids]
     if not scaled:
         return x
-    return x * math.sqrt(table.shape[1]) + sinusoid(range(ids.shape[1]), table.shape[1])
+    x = x * math.sqrt(table.shape[1])
+    for row, y in zip(ids, x):
+        y[row != 0] += sinusoid(range(np.count_nonzero(row)), table.shape[1])
+    return x
 
 
 def stack(
