@@ -7,6 +7,7 @@ import numpy as np
 
 from kseq._checks import message
 from kseq.data.bucketed_batches import BucketedBatches
+from kseq.data.token_ids import check_token_ids
 from kseq.data.vocabulary import PAD
 
 Ids = Sequence[int]
@@ -63,7 +64,9 @@ def bucket_by_length(
         and `rows(index)`. Printed, it says how many programs XLA makes.
 
     Raises:
-        ValueError: each of `sequences` must have a token; there must be a label for
+        TypeError: `sequences` must hold integer ids.
+        ValueError: each of `sequences` must have a token; their ids must be at least
+            1; there must be a label for
             each sequence, or one for each of its tokens; the longest of `boundaries`
             must hold the longest sequence.
 
@@ -106,6 +109,7 @@ class BucketedSequences(BucketedBatches):
                     without_tokens=[i for i, n in enumerate(lengths) if not n][:5],
                 )
             )
+        check_token_ids("sequences", sequences)
         self.sequences = sequences
         self.labels: Any = labels
         self.labels_by_token = _by_token(labels, lengths)

@@ -7,6 +7,7 @@ import numpy as np
 
 from kseq._checks import message
 from kseq.data.bucketed_batches import BucketedBatches
+from kseq.data.token_ids import check_token_ids
 from kseq.data.vocabulary import END, PAD, START
 
 Ids = Sequence[int]
@@ -42,8 +43,10 @@ class BucketedPairs(BucketedBatches):
             `keras.utils.PyDataset`.
 
     Raises:
+        TypeError: `sources` must hold integer ids (`targets` alike).
         ValueError: `sources` and `targets` must have the same number of sequences, at
-            least one; the longest of `boundaries` must hold the longest pair.
+            least one; their ids must be at least 1; the longest of `boundaries` must
+            hold the longest pair.
 
     Example:
 
@@ -76,6 +79,8 @@ class BucketedPairs(BucketedBatches):
                     targets=len(targets),
                 )
             )
+        check_token_ids("sources", sources)
+        check_token_ids("targets", targets)
         self.sources = sources
         self.targets = targets
         super().__init__(

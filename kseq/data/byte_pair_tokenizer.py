@@ -123,7 +123,17 @@ class BytePairTokenizer:
 
         Returns:
             list of int.
+
+        Raises:
+            TypeError: `text` must be a str.
+            ValueError: `text` must be Unicode, without surrogates.
         """
+        if not isinstance(text, str):
+            raise TypeError(message("`text` must be a str.", text=text))
+        if any("\ud800" <= letter <= "\udfff" for letter in text):
+            raise ValueError(
+                message("`text` must be Unicode, without surrogates.", text=text)
+            )
         return [len(MARKS) + index for index in self._encoder.encode(text).ids]
 
     def decode(self, ids: Iterable[int]) -> str:

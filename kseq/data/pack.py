@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kseq._checks import check_size, message
+from kseq.data.token_ids import check_token_ids
 from kseq.data.vocabulary import PAD
 
 
@@ -62,7 +63,9 @@ def pack(documents: Sequence[Sequence[int]], length: int) -> PackedRows:
         `PackedRows(token_ids, target_ids, segment_ids, positions)`.
 
     Raises:
-        ValueError: `documents` must have at least one token.
+        TypeError: `documents` must hold integer ids.
+        ValueError: `documents` must have at least one token. The ids of `documents`
+            must be at least 1...
 
     Example:
 
@@ -90,6 +93,7 @@ def pack(documents: Sequence[Sequence[int]], length: int) -> PackedRows:
         raise ValueError(
             message("`documents` must have at least one token.", documents=documents)
         )
+    check_token_ids("documents", documents)
     rows = _best_fit_decreasing([size for _, _, size in segments], length)
     packed = PackedRows(*np.full((4, len(rows), length), PAD, "int32"))
     for row, members in enumerate(rows):

@@ -35,7 +35,7 @@ def causal_attention(
     _check(query, key, options)
     length = query.shape[1]
     outputs = []
-    for start in range(0, length, QUERIES):
+    for start in range(0, max(length, 1), QUERIES):
         end = min(start + QUERIES, length)
         output, _ = dot_product_attention(
             query[:, start:end],

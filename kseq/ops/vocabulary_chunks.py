@@ -145,13 +145,18 @@ def cut(
     """The arguments of `vocabulary_crossentropy`, checked, in chunks."""
     hidden, kernel, targets = map(ops.convert_to_tensor, (hidden, kernel, targets))
     _check_shapes(hidden, kernel, targets, transpose_kernel)
+    size = kernel.shape[0 if transpose_kernel else 1]
+    if bias is not None and tuple(bias.shape) != (size,):
+        raise ValueError(
+            message("`bias` must have shape (N,).", shape=tuple(bias.shape), N=size)
+        )
     dtype = compute_dtype(hidden)
     if weights is None:
         weights = ops.ones_like(targets, dtype)
     weights = ops.cast(weights, dtype)
+    _check_weights(weights, targets)
     counts = weights > 0
     hidden = ops.where(counts[..., None], hidden, ops.zeros_like(hidden))
-    size = kernel.shape[0 if transpose_kernel else 1]
     ids, known = known_targets(targets, counts, size)
     rows = ops.reshape(hidden, (-1, hidden.shape[-1]))
     share = _even_share(ops.shape(rows)[0], check_size("chunk_size", chunk_size))
@@ -188,6 +193,20 @@ def _chunks(x: Tensor, size: int) -> Tensor:
     if not isinstance(missing, int) or missing:
         x = ops.concatenate([x, ops.zeros((missing, *x.shape[1:]), x.dtype)], axis=0)
     return ops.reshape(x, (-1, size, *x.shape[1:]))
+
+
+def _check_weights(weights: Tensor, targets: Tensor) -> None:
+    pairs = zip(weights.shape, targets.shape, strict=False)
+    if len(weights.shape) != len(targets.shape) or any(
+        None not in pair and pair[0] != pair[1] for pair in pairs
+    ):
+        raise ValueError(
+            message(
+                "`weights` must have the shape of the targets.",
+                shape=tuple(weights.shape),
+                targets_shape=tuple(targets.shape),
+            )
+        )
 
 
 def _check_shapes(

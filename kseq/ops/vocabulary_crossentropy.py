@@ -63,9 +63,10 @@ def vocabulary_crossentropy(
         the sums of the gradients are at least float32.
 
     Raises:
-        ValueError: `` `kernel` must be `(D, N)`... ``, `` The targets must be ids, of
-            the shape of... `` and `` Target ids must lie in [0, N)... ``; those of a
-            bad `label_smoothing`, `z_loss` or `chunk_size`.
+        ValueError: `` `kernel` must be `(D, N)`... ``, `` `bias` must have shape
+            (N,). ``, `` `weights` must have the shape of the targets. ``, `` The
+            targets must be ids, of the shape of... `` and `` Target ids must lie in
+            [0, N)... ``; those of a bad `label_smoothing`, `z_loss` or `chunk_size`.
 
     Example:
 

@@ -86,6 +86,20 @@ def _check_shapes(targets: Tensor, logits: Tensor) -> None:
         )
 
 
+def _check_weights(weights: Tensor, targets: Tensor) -> None:
+    pairs = zip(weights.shape, targets.shape, strict=False)
+    if len(weights.shape) != len(targets.shape) or any(
+        None not in pair and pair[0] not in (1, pair[1]) for pair in pairs
+    ):
+        raise ValueError(
+            message(
+                "`sample_weight` must have shape (B,) or (B, T), that of the targets.",
+                sample_weight_shape=tuple(weights.shape),
+                y_true_shape=tuple(targets.shape),
+            )
+        )
+
+
 @keras.saving.register_keras_serializable(package="kseq")
 class MaskedCrossentropy(keras.losses.Loss):
     """Mean crossentropy over the real tokens of a batch, from logits.
@@ -110,7 +124,8 @@ class MaskedCrossentropy(keras.losses.Loss):
     Call arguments:
         y_true: integer `(B, T)`, target ids.
         y_pred: float `(B, T, N)`, logits.
-        sample_weight: float `(B, T)` or `(B,)`, at least 0.
+        sample_weight: float `(B, T)` or `(B,)`, at least 0. The `class_weight` of `fit`
+            is not for tokens: Keras takes targets `(B, T)` for one-hot rows.
 
     Returns:
         A scalar, at least float32; 0 when no token is real.
@@ -121,7 +136,8 @@ class MaskedCrossentropy(keras.losses.Loss):
     Raises:
         ValueError: `` `label_smoothing` must be a probability in [0, 1)... ``,
             `` `z_loss` must be a number of at least 0... ``, `` The targets must be
-            ids, of the shape of the logits... `` and, when eager, `` Target ids must
+            ids, of the shape of the logits... ``, `` `sample_weight` must have shape
+            (B,) or (B, T)... `` and, when eager, `` Target ids must
             lie in [0, N)... ``: in a compiled program such a target makes the loss
             NaN.
 
@@ -161,9 +177,13 @@ class MaskedCrossentropy(keras.losses.Loss):
         self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None
     ) -> Tensor:
         """w, `(B, T)`: how much each token counts."""
-        if sample_weight is not None and len(sample_weight.shape) == 1:
-            sample_weight = ops.expand_dims(sample_weight, 1)  # (B, 1)
-        _check_shapes(ops.convert_to_tensor(y_true), ops.convert_to_tensor(y_pred))
+        y_true, y_pred = map(ops.convert_to_tensor, (y_true, y_pred))
+        _check_shapes(y_true, y_pred)
+        if sample_weight is not None:
+            sample_weight = ops.convert_to_tensor(sample_weight)
+            if len(sample_weight.shape) == 1:
+                sample_weight = ops.expand_dims(sample_weight, 1)  # (B, 1)
+            _check_weights(sample_weight, y_true)
         # the mask of y_pred has no public getter, but Keras multiplies by it and by
         # the sample weight: what it makes of a one is the weight of a token
         return super().__call__(y_true, y_pred, sample_weight)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from helpers import on_jax, on_tensorflow
 
-from kseq.data import bucket_by_length
+from kseq.data import BucketedPairs, bucket_by_length, pack
 
 SEQUENCES = [[3, 4], [5], [6, 7, 8, 9, 3], [4, 5, 6], [7]]
 
@@ -117,6 +117,29 @@ def test_labels_must_fit(labels, wrong):
 def test_the_longest_sequence_must_fit():
     with pytest.raises(ValueError, match=r"longest sequence.*Add 5 to `boundaries`"):
         in_order(batch_size=2, boundaries=[4])
+
+
+@pytest.mark.parametrize(
+    ("ids", "error", "words"),
+    [
+        ([5, 0], ValueError, r"ids of `\w+` must be at least 1.*smallest=0"),
+        ([-1, 2], ValueError, "smallest=-1"),
+        ([2**31, 2], ValueError, "largest=2147483648"),
+        ([1.5, 2], TypeError, r"`\w+` must hold integer ids.*float64"),
+        ("ab", TypeError, "must hold integer ids"),
+    ],
+    ids=str,
+)
+def test_ids_are_checked(ids, error, words):
+    """Here and where else rows are made of them."""
+    for make in (
+        lambda ids: bucket_by_length([[3], ids], batch_size=2),
+        lambda ids: pack([[3], ids], length=4),
+        lambda ids: BucketedPairs([ids], [[3]], batch_size=1),
+        lambda ids: BucketedPairs([[3]], [ids], batch_size=1),
+    ):
+        with pytest.raises(error, match=words):
+            make(ids)
 
 
 @pytest.mark.parametrize("name", ["batch_size", "num_buckets"])

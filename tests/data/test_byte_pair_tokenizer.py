@@ -101,6 +101,20 @@ def test_the_size_is_kept():
     assert len(BytePairTokenizer.train(LINES, 265)) == 265
 
 
+@pytest.mark.parametrize(
+    ("text", "error", "words"),
+    [
+        (b"a", TypeError, "`text` must be a str.*b'a'"),
+        (["a"], TypeError, "`text` must be a str"),
+        ("a\ud800", ValueError, "`text` must be Unicode, without surrogates"),
+    ],
+    ids=ascii,
+)
+def test_what_is_no_text_is_named(text, error, words):
+    with pytest.raises(error, match=words):
+        BytePairTokenizer([]).encode(text)
+
+
 @pytest.mark.parametrize("size", [1, 258])
 def test_a_size_below_the_bytes_is_refused(size):
     with pytest.raises(ValueError, match=r"3 marks and 256 bytes.*at least 259"):

@@ -90,6 +90,13 @@ def test_logits(positions, options):
     real_close(model(ROWS), want, REAL)
 
 
+@pytest.mark.parametrize("shape", [(2, 0), (0, 3)], ids=str)
+def test_no_rows_and_no_tokens(shape):
+    for positions in ("rotary", "sinusoidal"):
+        model = language_model(positions=positions)
+        assert tuple(model(np.zeros(shape, "int32")).shape) == (*shape, N)
+
+
 @pytest.mark.parametrize("positions", POSITIONS)
 def test_padding_stands_on_either_side(positions):
     model = language_model(positions=POSITIONS[positions]())

@@ -209,6 +209,13 @@ def test_a_target_without_a_logit_is_named_or_nan(target, words):
     assert np.isnan(run(targets, logits))
 
 
+@pytest.mark.parametrize("shape", [(3, 4), (2,), (3, 5, 1), (5, 3)], ids=str)
+def test_weights_of_another_shape_are_named(shape):
+    targets, logits = np.ones((3, 5), "int32"), np.zeros((3, 5, 7), "float32")
+    with pytest.raises(ValueError, match=r"`sample_weight` must have shape \(B,\) or"):
+        MaskedCrossentropy()(targets, logits, np.ones(shape, "float32"))
+
+
 @pytest.mark.parametrize("shape", [(3, 5, 1), (3, 5, 7), (3, 4), (15,)], ids=str)
 def test_targets_of_another_shape_are_named(shape):
     logits, _ = batch(0)
