@@ -91,9 +91,8 @@ def train(arguments, ids, vocabulary_size, name):
     norms = block_gradient_norms(model, windows[0])
     rate = arguments.rate
     if warms_up:
-        scale = (
-            rate * (WIDTH * arguments.warmup) ** 0.5
-        )  # so that `rate` is the highest
+        # so that `rate` is the highest
+        scale = rate * (WIDTH * arguments.warmup) ** 0.5
         rate = kseq.training.InverseSqrt(WIDTH, arguments.warmup, scale=scale)
     # XLA would take longer to compile 100 blocks than they are trained here
     compile_model(model, keras.optimizers.Adam(rate))

@@ -6,7 +6,7 @@ import keras
 from keras import ops
 
 from kseq._checks import message
-from kseq._typing import Shape, Tensor
+from kseq._typing import Tensor
 
 
 @keras.saving.register_keras_serializable(package="kseq")
@@ -41,9 +41,6 @@ class RealPositions(keras.layers.Layer):
 
     def compute_output_spec(self, token_ids: Any) -> keras.KerasTensor:
         return keras.KerasTensor(token_ids.shape, "int32")
-
-    def compute_output_shape(self, token_ids_shape: Shape) -> Shape:
-        return token_ids_shape
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "limit": self.limit}

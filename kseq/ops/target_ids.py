@@ -7,6 +7,26 @@ from kseq._typing import Tensor
 from kseq.backend import is_concrete
 
 
+def check_target_shape(targets: Tensor, x: Tensor, name: str) -> None:
+    """Refuses targets that are not one id for each vector of `x`, called `name`.
+
+    Raises:
+        ValueError: `` The targets must be ids, of the shape of... ``
+    """
+    pairs = zip(targets.shape, x.shape[:-1], strict=False)
+    if len(targets.shape) != len(x.shape) - 1 or any(
+        None not in pair and pair[0] != pair[1] for pair in pairs
+    ):
+        raise ValueError(
+            message(
+                f"The targets must be ids, of the shape of {name} without the last "
+                "axis.",
+                targets_shape=tuple(targets.shape),
+                shape=tuple(x.shape),
+            )
+        )
+
+
 def known_targets(
     targets: Tensor, counts: Tensor, vocabulary_size: int
 ) -> tuple[Tensor, Tensor]:

@@ -7,7 +7,7 @@ from keras import ops
 
 from kseq._checks import check_size, message
 from kseq._typing import Tensor
-from kseq.ops.target_ids import known_targets
+from kseq.ops.target_ids import check_target_shape, known_targets
 
 
 class TokenStatistics(NamedTuple):
@@ -224,15 +224,4 @@ def _check_shapes(
                 kernel_shape=tuple(kernel.shape),
             )
         )
-    pairs = zip(targets.shape, hidden.shape[:-1], strict=False)
-    if len(targets.shape) != len(hidden.shape) - 1 or any(
-        None not in pair and pair[0] != pair[1] for pair in pairs
-    ):
-        raise ValueError(
-            message(
-                "The targets must be ids, of the shape of `hidden` without the last "
-                "axis.",
-                targets_shape=tuple(targets.shape),
-                hidden_shape=tuple(hidden.shape),
-            )
-        )
+    check_target_shape(targets, hidden, "`hidden`")

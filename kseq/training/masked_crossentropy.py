@@ -8,7 +8,7 @@ from keras import ops
 from kseq._checks import check_at_least_zero, check_rate, message
 from kseq._typing import Tensor
 from kseq.backend import sum_over_replicas
-from kseq.ops.target_ids import known_targets
+from kseq.ops.target_ids import check_target_shape, known_targets
 
 
 def token_crossentropy(
@@ -69,21 +69,6 @@ def mean_of_sum(share: Tensor, weights: Tensor) -> Tensor:
     """`token_mean` of losses whose weighted sum, in this replica, is `share`."""
     total = sum_over_replicas(ops.sum(weights))
     return share / ops.cast(ops.where(total > 0, total, 1.0), share.dtype)
-
-
-def _check_shapes(targets: Tensor, logits: Tensor) -> None:
-    pairs = zip(targets.shape, logits.shape[:-1], strict=False)
-    if len(targets.shape) != len(logits.shape) - 1 or any(
-        None not in pair and pair[0] != pair[1] for pair in pairs
-    ):
-        raise ValueError(
-            message(
-                "The targets must be ids, of the shape of the logits without the last "
-                "axis.",
-                y_true_shape=tuple(targets.shape),
-                y_pred_shape=tuple(logits.shape),
-            )
-        )
 
 
 def _check_weights(weights: Tensor, targets: Tensor) -> None:
@@ -178,7 +163,7 @@ class MaskedCrossentropy(keras.losses.Loss):
     ) -> Tensor:
         """w, `(B, T)`: how much each token counts."""
         y_true, y_pred = map(ops.convert_to_tensor, (y_true, y_pred))
-        _check_shapes(y_true, y_pred)
+        check_target_shape(y_true, y_pred, "the logits")
         if sample_weight is not None:
             sample_weight = ops.convert_to_tensor(sample_weight)
             if len(sample_weight.shape) == 1:
