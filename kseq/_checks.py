@@ -73,6 +73,21 @@ def check_mask(name: str, mask: Any) -> Any:
     return mask
 
 
+def check_floating(name: str, value: Any) -> Any:
+    """Returns `value` if it is a floating-point tensor."""
+    dtype = keras.backend.standardize_dtype(value.dtype)
+    if "float" not in dtype:
+        raise TypeError(
+            message(
+                f"`{name}` must be floating-point.",
+                fix="Token ids go through an `Embedding` first; other whole numbers "
+                "through `keras.ops.cast`.",
+                dtype=dtype,
+            )
+        )
+    return value
+
+
 def check_rank(name: str, value: Any, ranks: Iterable[int], layout: str) -> None:
     """Refuses a tensor, or a shape, whose rank is not in `ranks`."""
     shape = tuple(getattr(value, "shape", value))

@@ -30,9 +30,13 @@ class PackedRows(NamedTuple):
         segments = int(self.segment_ids.max(axis=1).sum())
         padding = float((self.segment_ids == 0).mean())
         return (
-            f"{segments:,} segments in {rows:,} rows of {length} tokens, {padding:.1%} "
-            "padding."
+            f"{_count(segments, 'segment')} in {_count(rows, 'row')} of "
+            f"{_count(length, 'token')}, {padding:.1%} padding."
         )
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" + ("s" if number != 1 else "")
 
 
 def pack(documents: Sequence[Sequence[int]], length: int) -> PackedRows:

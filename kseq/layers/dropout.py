@@ -4,7 +4,7 @@ from typing import Any
 
 import keras
 
-from kseq._checks import check_rate
+from kseq._checks import check_floating, check_rate
 from kseq._typing import Shape, Tensor
 from kseq.ops.dropout import dropout
 
@@ -35,6 +35,7 @@ class Dropout(keras.layers.Layer):
 
     Raises:
         ValueError: `` `rate` must be a probability in [0, 1)... ``
+        TypeError: `` `inputs` must be floating-point... ``
 
     Example:
 
@@ -59,6 +60,7 @@ class Dropout(keras.layers.Layer):
         del input_shape
 
     def call(self, inputs: Tensor, training: bool = False) -> Tensor:
+        check_floating("inputs", inputs)
         if training and self.rate:
             return dropout(inputs, self.rate, self.seed_generator)
         return inputs

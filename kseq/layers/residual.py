@@ -5,7 +5,7 @@ from typing import Any
 
 import keras
 
-from kseq._checks import check_mask, message
+from kseq._checks import check_floating, check_mask, message
 from kseq._typing import Shape, Tensor
 from kseq.layers.recurrent.any_cell import part_config
 from kseq.ops import zero_padding
@@ -43,7 +43,7 @@ class Residual(keras.layers.Layer):
 
     Raises:
         TypeError: `` `layer` must be a Keras layer. `` and
-            `` `mask` must be boolean... ``
+            `` `mask` must be boolean... `` (`sequences` alike, floating-point)
         ValueError: `` The outputs of `layer` must have the shape of its inputs. ``
             and `` `layer` must not run backwards... ``
 
@@ -103,7 +103,7 @@ class Residual(keras.layers.Layer):
         sequences_mask: Tensor | None = None,
     ) -> Any:
         mask = check_mask("mask", sequences_mask if mask is None else mask)
-        sequences = zero_padding(sequences, mask)
+        sequences = zero_padding(check_floating("sequences", sequences), mask)
         given = {"initial_state": initial_state, "reset_mask": reset_mask}
         options = {key: value for key, value in given.items() if value is not None}
         if "mask" in inspect.signature(self.layer.call).parameters:

@@ -2,6 +2,9 @@
 
 import keras
 
+from kseq._checks import check_floating
+from kseq._typing import Tensor
+
 
 @keras.saving.register_keras_serializable(package="kseq")
 class RMSNormalization(keras.layers.RMSNormalization):
@@ -27,6 +30,9 @@ class RMSNormalization(keras.layers.RMSNormalization):
 
     Numerics: the mean is taken in at least float32.
 
+    Raises:
+        TypeError: `` `inputs` must be floating-point... ``
+
     Example:
 
     >>> x = kseq.layers.Embedding(30, 4, mask_zero=True)(np.array([[5, 6, 0]]))
@@ -41,3 +47,6 @@ class RMSNormalization(keras.layers.RMSNormalization):
     def __init__(self, **kwargs: object) -> None:
         super().__init__(**kwargs)
         self.supports_masking = True
+
+    def call(self, inputs: Tensor) -> Tensor:
+        return super().call(check_floating("inputs", inputs))

@@ -5,7 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from kseq._checks import check_choice, check_mask, check_rank
+from kseq._checks import check_choice, check_floating, check_mask, check_rank
 from kseq._typing import Shape, Tensor
 from kseq.ops import zero_padding
 
@@ -40,7 +40,8 @@ class SequencePooling(keras.layers.Layer):
     Raises:
         ValueError: `` `pooling` must be one of 'mean', 'max', 'first', 'last'. `` and
             `` `sequences` must have shape (B, T, D). ``
-        TypeError: `` `mask` must be boolean... ``
+        TypeError: `` `mask` must be boolean... `` and
+            `` `sequences` must be floating-point... ``
 
     Example:
 
@@ -62,7 +63,7 @@ class SequencePooling(keras.layers.Layer):
         mask = check_mask("mask", mask)
         if mask is None:
             mask = ops.ones_like(sequences[..., 0], dtype="bool")
-        x = zero_padding(sequences, mask)
+        x = zero_padding(check_floating("sequences", sequences), mask)
         real = ops.any(mask, axis=1, keepdims=True)  # (B, 1)
         if self.pooling == "mean":
             compute = keras.backend.result_type(x.dtype, "float32")

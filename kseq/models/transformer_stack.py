@@ -13,6 +13,7 @@ from kseq.layers import (
     FeedForward,
     MultiHeadAttention,
     PositionEmbedding,
+    RotaryEmbedding,
     TransformerDecoderBlock,
     TransformerEncoderBlock,
 )
@@ -57,9 +58,29 @@ class StackOptions:
                     hidden_dim=self.hidden_dim,
                 )
             )
+        if self.head_dim % 2 and self._turns_whole_heads:
+            raise ValueError(
+                message(
+                    "Rotary positions turn pairs: `hidden_dim / num_heads` must be "
+                    "even.",
+                    hidden_dim=self.hidden_dim,
+                    num_heads=self.num_heads,
+                )
+            )
         check_choice("placement", self.placement, PLACEMENTS)
         check_rate("dropout", self.dropout)
         self.dtype = keras.dtype_policies.get(self.dtype)
+
+    @property
+    def _turns_whole_heads(self) -> bool:
+        if isinstance(self.positions, RotaryEmbedding):
+            return self.positions.rotary_dim is None
+        return bool(self.positions == "rotary")
+
+    @property
+    def head_dim(self) -> int:
+        """Width of a head."""
+        return self.hidden_dim // self.num_heads
 
     @property
     def feed_forward_dim(self) -> int:
@@ -140,7 +161,7 @@ class StackOptions:
         positions = {} if scheme is None else scheme.attention_options(self.dtype)
         return MultiHeadAttention(
             self.num_heads,
-            self.hidden_dim // self.num_heads,
+            self.head_dim,
             num_key_value_heads=self.num_key_value_heads,
             dropout=self.dropout,
             use_bias=self.use_bias,

@@ -48,7 +48,8 @@ class VocabularyTrainer(keras.Model):
         states is True and the sample weight, `(B, T)` or `(B,)`, is not 0.
 
     Raises:
-        TypeError: `` `head` must be a `keras.layers.Dense` or an `Embedding`... ``
+        TypeError: `` `trunk` must be a Keras model or layer... `` and
+            `` `head` must be a `keras.layers.Dense` or an `Embedding`... ``
         ValueError: `` `head` must be built... ``, `` `head` must have no
             activation... ``, `` Only logits have metrics and another loss... ``, and
             those of a bad `label_smoothing`, `z_loss` or `chunk_size`.
@@ -79,6 +80,15 @@ class VocabularyTrainer(keras.Model):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        if not isinstance(trunk, keras.Layer):
+            raise TypeError(
+                message(
+                    "`trunk` must be a Keras model or layer, from tokens to hidden "
+                    "states.",
+                    fix="That of a language model of kseq is `model.trunk`.",
+                    trunk=type(trunk).__name__,
+                )
+            )
         _check_head(head)
         self.trunk = trunk
         self.head = head

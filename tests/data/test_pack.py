@@ -24,6 +24,10 @@ def test_rows_by_hand():
     assert str(rows) == "4 segments in 2 rows of 6 tokens, 16.7% padding."
 
 
+def test_one_of_each_is_singular():
+    assert str(pack([[5]], length=1)) == "1 segment in 1 row of 1 token, 0.0% padding."
+
+
 def test_a_long_document_is_split():
     rows = pack([[3, 4, 5, 6, 7, 8, 9], [5]], length=3)
     assert rows.token_ids.tolist() == [[3, 4, 5], [6, 7, 8], [9, 5, 0]]

@@ -294,6 +294,8 @@ BAD = [
     ({"num_heads": 0}, "`num_heads` must be a positive integer"),
     ({"num_heads": 3}, "`num_heads` must divide `hidden_dim`.*num_heads=3.*=8"),
     ({"intermediate_dim": 0}, "`intermediate_dim` must be a positive integer"),
+    ({"num_heads": 8}, "`hidden_dim / num_heads` must be even.*hidden_dim=8, num_h"),
+    ({"num_heads": 8, "positions": RotaryEmbedding()}, "num_heads` must be even"),
     ({"num_key_value_heads": 3}, "`num_key_value_heads` must divide `num_heads`"),
     ({"positions": "rope"}, "`positions` must be one of 'rotary', .*'none', or a"),
     ({"positions": 512}, "received: positions=512. Learned positions are"),

@@ -140,6 +140,11 @@ def test_heads_are_checked(head, error, words):
         VocabularyTrainer(keras.layers.Identity(), head())
 
 
+def test_a_trunk_that_is_none():
+    with pytest.raises(TypeError, match=r"`trunk` must be a Keras model.*trunk='str'"):
+        VocabularyTrainer("x", built_dense())
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [

@@ -6,7 +6,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from kseq._checks import check_choice, check_rate, message
+from kseq._checks import check_choice, check_floating, check_rate, message
 from kseq._typing import Shape, Tensor
 from kseq.layers.blocks.normalization import NORMS, make_norm
 from kseq.layers.dropout import Dropout
@@ -67,6 +67,7 @@ class SublayerConnection(keras.layers.Layer):
             `` `layer_scale` and `rezero` exclude each other. ``,
             `` `residual_scale` must be above 0. `` and
             `` The outputs of `sublayer` must have the shape of its inputs. ``
+        TypeError: `` `inputs` must be floating-point... ``
 
     Example:
 
@@ -159,6 +160,7 @@ class SublayerConnection(keras.layers.Layer):
         sublayer: Callable[[Tensor], Any],
         training: bool = False,
     ) -> Any:
+        check_floating("inputs", inputs)
         x = inputs if self.input_norm is None else self.input_norm(inputs)
         branch = sublayer(x)
         branch, *others = branch if isinstance(branch, list | tuple) else (branch,)

@@ -4,7 +4,7 @@ from typing import Any
 
 import keras
 
-from kseq._checks import check_rank, check_size, message
+from kseq._checks import check_floating, check_rank, check_size, message
 from kseq._typing import Shape, Tensor
 from kseq.ops.rotary import apply_rotary, rotary_angles
 from kseq.ops.rotary_frequencies import (
@@ -62,7 +62,8 @@ class RotaryEmbedding(keras.layers.Layer):
             `` Dynamic NTK scaling needs the number of tokens... ``, and what
             `positions` and `start_index` must not be: negative (when eager), of
             another shape, or both given.
-        TypeError: `` `positions` must be integers. `` (`start_index` alike) and
+        TypeError: `` `positions` must be integers. `` (`start_index` alike),
+            `` `inputs` must be floating-point... `` and
             `` `scaling` must be a RotaryScaling... ``
 
     Example:
@@ -117,6 +118,7 @@ class RotaryEmbedding(keras.layers.Layer):
         positions: Tensor | None = None,
         start_index: Tensor | int = 0,
     ) -> Tensor:
+        check_floating("inputs", inputs)
         from_zero = positions is None and is_zero(start_index)
         theta = rotary_frequencies(
             self.rotary_dim or inputs.shape[-1],

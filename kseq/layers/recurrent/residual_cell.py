@@ -4,7 +4,7 @@ from typing import Any
 
 import keras
 
-from kseq._checks import message
+from kseq._checks import check_floating, message
 from kseq._typing import Shape, Tensor
 from kseq.layers.recurrent.wrapped_cell import WrappedCell
 
@@ -64,5 +64,6 @@ class ResidualCell(WrappedCell):
     def call(
         self, inputs: Tensor, states: Any, training: bool = False
     ) -> tuple[Tensor, Any]:
+        check_floating("inputs", inputs)
         output, states = self.cell(inputs, states, training=training)
         return inputs + output, states
