@@ -61,12 +61,9 @@ def translate(model, tokenizer, sentences):
     """What the model makes of each sentence, as a dict."""
     sentences = sorted(sentences, key=len)  # a batch of short ones takes few steps
     ids = [[*tokenizer.encode(sentence), model.end_id] for sentence in sentences]
-    rows = model.generate(
-        keras.utils.pad_sequences(ids, padding="post"),
-        max_length=MAX_TOKENS,
-        batch_size=DECODE_BATCH,
-    )
-    return {s: tokenizer.decode(row).strip() for s, row in zip(sentences, rows)}
+    made = model.generate(ids, max_length=MAX_TOKENS, batch_size=DECODE_BATCH)
+    rows = map(tokenizer.decode, made.token_ids)
+    return {s: row.strip() for s, row in zip(sentences, rows)}
 
 
 def draw_alignment(model, tokenizer, pairs, path, font):

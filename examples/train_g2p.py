@@ -22,7 +22,7 @@ SETTINGS = {
     "transformer": {
         "demo": (4, 128, 3, 128, 3, 2e-3, 0.1, 0.0),
         "quick": (1, 16, 1, 32, 2, 3e-3, 0.1, 0.0),
-        "full": (30, 128, 4, 128, 5, 2e-3, 0.1, 0.1),
+        "full": (26, 128, 4, 128, 5, 2e-3, 0.1, 0.1),
     },
 }
 HEADS = 4  # of the Transformer
@@ -78,12 +78,8 @@ def pronounce(model, data, words):
     """Phones that the model says for each word, as a dict."""
     words = sorted(words, key=len)  # a batch of short words is decoded in few steps
     letters = [data.graphemes.encode([*word, "</s>"]) for word in words]
-    ids = model.generate(
-        keras.utils.pad_sequences(letters, padding="post"),
-        max_length=MAX_PHONES,
-        batch_size=DECODE_BATCH,
-    )
-    return dict(zip(words, map(data.phonemes.decode, ids)))
+    spoken = model.generate(letters, max_length=MAX_PHONES, batch_size=DECODE_BATCH)
+    return dict(zip(words, map(data.phonemes.decode, spoken.token_ids)))
 
 
 def report(model, data, entries, samples, by_length):

@@ -1,5 +1,31 @@
-"""Autoregressive decoding over a step function; knows no model."""
+"""Decoding, token by token, of any model that can start and step."""
 
-from kseq.generation.greedy import greedy_decode
+from kseq.generation.beam_search import BeamSearch
+from kseq.generation.decode_step import DecodeStep, read_by_steps, take_rows
+from kseq.generation.filters import (
+    MinP,
+    RepetitionPenalty,
+    Temperature,
+    TopK,
+    TopP,
+)
+from kseq.generation.generate import Generated, Strategy, generate, stream
+from kseq.generation.token_choice import Greedy, Sampling
 
-__all__ = ["greedy_decode"]
+__all__ = [
+    "BeamSearch",
+    "DecodeStep",
+    "Generated",
+    "Greedy",
+    "MinP",
+    "RepetitionPenalty",
+    "Sampling",
+    "Strategy",
+    "Temperature",
+    "TopK",
+    "TopP",
+    "generate",
+    "read_by_steps",
+    "stream",
+    "take_rows",
+]

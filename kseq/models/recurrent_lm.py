@@ -7,13 +7,15 @@ from keras import ops
 
 from kseq._checks import check_choice, check_rate, check_size
 from kseq._typing import Tensor
+from kseq.generation import read_by_steps
 from kseq.layers import RNN, Dropout, Embedding
+from kseq.models.language_model import LanguageModel
 from kseq.models.recurrent_seq2seq import CELLS
-from kseq.models.trunk_and_head import TrunkAndHead, make_head
+from kseq.models.trunk_and_head import make_head
 
 
 @keras.saving.register_keras_serializable(package="kseq")
-class RecurrentLM(TrunkAndHead):
+class RecurrentLM(LanguageModel):
     """Recurrent language model: a stack of recurrent layers over embeddings.
 
         x_t = E[id_t];  h_t = RNN(x_t, h_{t-1}), layer on layer;  logits = h W + b
@@ -117,26 +119,33 @@ class RecurrentLM(TrunkAndHead):
         )
         self._hidden_tensor = x
 
-    def start(self, batch_size: Any, max_length: int) -> list[list[Tensor]]:
+    def empty_state(self, batch_size: Any) -> list[list[Tensor]]:
         """The state before the first token, as `step` takes it.
 
         Args:
             batch_size: B.
-            max_length: int, the most tokens that will be read; the state does not
-                depend on it.
         """
-        del max_length
         return [layer.get_initial_state(batch_size) for layer in self.recurrent_layers]
+
+    def start(
+        self, prompt_ids: Tensor, max_new_tokens: int
+    ) -> tuple[Tensor, list[list[Tensor]]]:
+        del max_new_tokens  # the state does not grow
+        state = self.empty_state(ops.shape(prompt_ids)[0])
+        state = read_by_steps(self.step, prompt_ids[:, :-1], state)
+        return prompt_ids[:, -1], state
 
     def step(
         self, token_ids: Tensor, state: list[list[Tensor]]
     ) -> tuple[Tensor, list[list[Tensor]]]:
-        """Logits `(B, N)` of the next token after `token_ids` `(B,)`, and the state."""
+        real = ops.not_equal(token_ids, 0)[:, None]
         x = self.token_embedding(token_ids)  # (B, E)
         new_states = []
         for layer, states in zip(self.recurrent_layers, state, strict=True):
-            x, states = layer.cell(x, states)
-            new_states.append(states)
+            x, new = layer.cell(x, states)
+            # padding leaves the state as it was
+            new = [ops.where(real, a, b) for a, b in zip(new, states, strict=True)]
+            new_states.append(new)
         if self.projection is not None:
             x = self.projection(x)
         return self.logits(x), new_states

@@ -7,6 +7,7 @@ from keras import ops
 
 from kseq._checks import check_choice, check_rate, check_size, message
 from kseq._typing import Tensor
+from kseq.generation import take_rows
 from kseq.layers import (
     RNN,
     AttentionCell,
@@ -95,7 +96,7 @@ class RecurrentSeq2Seq(Seq2Seq):
     >>> source, target = np.array([[4, 5, 2]]), np.array([[1, 7]])
     >>> tuple(model({"source_ids": source, "target_ids": target}).shape)
     (1, 2, 42)
-    >>> model.generate(source, max_length=6).shape[0]
+    >>> model.generate(source, max_length=6).token_ids.shape[0]
     1
 
     References:
@@ -155,7 +156,6 @@ class RecurrentSeq2Seq(Seq2Seq):
             name=name,
             trainable=trainable,
         )
-        self._decoders: dict[int, Any] = {}  # max_length -> compiled function
 
     def _make_layers(self, dtype: Any) -> None:
         layers = keras.layers
@@ -286,7 +286,7 @@ class RecurrentSeq2Seq(Seq2Seq):
             x = self.dropout_layer(x)
         return self.output_dense(x)
 
-    def start(self, source_ids: Tensor, max_length: int) -> dict[str, Any]:
+    def empty_state(self, source_ids: Tensor, max_length: int) -> dict[str, Any]:
         del max_length  # the state does not grow
         memory, memory_mask, states = self.encode(source_ids)
         state: dict[str, Any] = {"layers": states}
@@ -313,6 +313,10 @@ class RecurrentSeq2Seq(Seq2Seq):
                 x, states = layer.cell(x, states)
             new_states.append(states)
         return self.output_dense(x), {**state, "layers": new_states}
+
+    def reorder(self, state: dict[str, Any], rows: Tensor) -> dict[str, Any]:
+        """The state whose row i is row `rows[i]` of the same source."""
+        return {**state, "layers": take_rows(state["layers"], rows)}
 
     def get_config(self) -> dict[str, Any]:
         return {

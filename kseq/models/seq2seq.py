@@ -1,20 +1,15 @@
-"""What encoder-decoders share: their ids, and greedy decoding of many rows."""
+"""What encoder-decoders share: their ids, and decoding."""
 
 from typing import Any
 
 import keras
-import numpy as np
 from keras import ops
 
+from kseq import generation
 from kseq._checks import check_size, message
 from kseq._typing import Tensor
-from kseq.backend import compiled
-from kseq.generation import greedy_decode
-from kseq.generation.token_batches import (
-    check_token_ids,
-    decode_in_batches,
-    pad_length,
-)
+from kseq.generation import Generated, Greedy
+from kseq.generation.prompts import pad_prompts
 
 _LENGTH_MULTIPLE = 8  # generate pads sources to it, to compile for few lengths
 
@@ -25,7 +20,21 @@ class Seq2Seq(keras.Model):
     `source_vocabulary_size`, `start_id` and `end_id` are attributes of it.
     """
 
-    def start(self, source_ids: Tensor, max_length: int) -> Any:
+    def start(self, source_ids: Tensor, max_new_tokens: int) -> tuple[Tensor, Any]:
+        """Reads the source.
+
+        Args:
+            source_ids: int `(B, S)`, 0 for padding.
+            max_new_tokens: int, the most steps that will follow.
+
+        Returns:
+            `start_id` for each row, which the first step takes, and the state before
+            it.
+        """
+        state = self.empty_state(source_ids, max_new_tokens)
+        return ops.full((ops.shape(source_ids)[0],), self.start_id, "int32"), state
+
+    def empty_state(self, source_ids: Tensor, max_length: int) -> Any:
         """The state before the first target token, as `step` takes it.
 
         Args:
@@ -43,51 +52,51 @@ class Seq2Seq(keras.Model):
         source_ids: Any,
         *,
         max_length: int | None = None,
+        strategy: generation.Strategy = Greedy(),  # noqa: B008 it can't change
+        seed: int = 0,
         batch_size: int = 128,
-    ) -> np.ndarray:
-        """Decodes greedily, in one compiled loop for each batch.
+    ) -> Generated:
+        """Decodes each source, in one compiled loop for each batch of them.
 
         Args:
-            source_ids: int array `(B, S)`, 0 for padding, ending as the sources of
-                the training did (those of `kseq.data.BucketedPairs` end with id 2).
-                Rows may differ in length: a row gives the same ids as it would alone.
+            source_ids: rows of ids, lists of any lengths or an int array `(B, S)`, 0
+                for padding, ending as the sources of the training did (those of
+                `kseq.data.BucketedPairs` end with id 2). A row gives the same ids as
+                it would alone.
             max_length: int, the most ids of a row, its end included. None means
                 twice the padded source length. Defaults to `None`.
+            strategy: `kseq.generation.Greedy()`, `Sampling()` or `BeamSearch(4)`.
+                Defaults to `Greedy()`.
+            seed: int, of `Sampling`: the same one gives the same tokens. Defaults to
+                `0`.
             batch_size: int, rows decoded at once. Defaults to `128`.
 
         Returns:
-            int32 array `(B, L)`: each row ends with `end_id`, unless it was cut at
-            `max_length`, and is filled with 0. L is the longest row's length.
+            `kseq.generation.Generated(token_ids, lengths, log_probabilities, scores)`:
+            each row ends with `end_id`, unless it was cut at `max_length`.
 
         Raises:
-            ValueError: `` `source_ids` must be integers of shape (B, S)... ``
+            ValueError: `` `source_ids` must be rows of integers... ``, and those of
+                `kseq.generation.generate`.
 
-        It compiles once for each number of rows up to `batch_size`, and for each
-        source length rounded up to a multiple of 8.
+        It compiles once for each number of rows up to `batch_size`, source length
+        rounded up to a multiple of 8, and other arguments but the seed.
         """
-        source = check_token_ids("source_ids", source_ids, self.source_vocabulary_size)
-        source = pad_length(source, _LENGTH_MULTIPLE)
-        if max_length is None:
-            max_length = 2 * source.shape[1]
-        decode = self._decoder(check_size("max_length", max_length))
-        size = min(check_size("batch_size", batch_size), len(source))
-        return decode_in_batches(decode, source, size)
-
-    def _decoder(self, max_length: int) -> Any:
-        if max_length not in self._decoders:
-
-            def decode(source_ids: Tensor) -> Tensor:
-                return greedy_decode(
-                    self.step,
-                    self.start(source_ids, max_length),
-                    batch_size=ops.shape(source_ids)[0],
-                    start_id=self.start_id,
-                    end_id=self.end_id,
-                    max_length=max_length,
-                )
-
-            self._decoders[max_length] = compiled(decode, self.variables)
-        return self._decoders[max_length]
+        source = pad_prompts(
+            "source_ids",
+            source_ids,
+            self.source_vocabulary_size,
+            multiple=_LENGTH_MULTIPLE,
+        )
+        return generation.generate(
+            self,
+            source,
+            2 * source.shape[1] if max_length is None else max_length,
+            strategy=strategy,
+            stop_ids=(self.end_id,),
+            seed=seed,
+            batch_size=batch_size,
+        )
 
 
 def check_marks(

@@ -9,14 +9,15 @@ from kseq._checks import check_size
 from kseq._typing import Tensor
 from kseq.models.deep_norm import single_stack
 from kseq.models.estimate import Stack
+from kseq.models.language_model import LanguageModel
 from kseq.models.transformer_builder import TransformerBuilder
 from kseq.models.transformer_stack import StackOptions, TokenInput
-from kseq.models.trunk_and_head import TrunkAndHead, make_head
+from kseq.models.trunk_and_head import make_head
 from kseq.ops import segment_mask
 
 
 @keras.saving.register_keras_serializable(package="kseq")
-class TransformerLM(TransformerBuilder, TrunkAndHead):
+class TransformerLM(TransformerBuilder, LanguageModel):
     """Transformer language model: decoder blocks only.
 
         x = E[ids];  x = block_i(x), i = 1..L;  logits = LN(x) W
@@ -189,7 +190,7 @@ class TransformerLM(TransformerBuilder, TrunkAndHead):
             x = block(x, mask=mask, **options)
         return x if self.final_norm is None else self.final_norm(x)
 
-    def start(self, batch_size: Any, max_length: int) -> dict[str, Any]:
+    def empty_state(self, batch_size: Any, max_length: int) -> dict[str, Any]:
         """The state before the first token, as `step` takes it.
 
         Args:
@@ -206,13 +207,37 @@ class TransformerLM(TransformerBuilder, TrunkAndHead):
             "position": ops.zeros((batch_size,), "int32"),
         }
 
+    def start(
+        self, prompt_ids: Tensor, max_new_tokens: int
+    ) -> tuple[Tensor, dict[str, Any]]:
+        batch_size, length = ops.shape(prompt_ids)
+        state = self.empty_state(batch_size, length - 1 + max_new_tokens)
+        if length > 1:
+            state = self.read(prompt_ids[:, :-1], state)[1]
+        return prompt_ids[:, -1], state
+
     def step(
         self, token_ids: Tensor, state: dict[str, Any]
     ) -> tuple[Tensor, dict[str, Any]]:
-        """Logits `(B, N)` of the next token after `token_ids` `(B,)`, and the state."""
-        token_ids = ops.expand_dims(token_ids, 1)  # (B, 1)
+        logits, state = self.read(token_ids[:, None], state)
+        return logits[:, 0], state
+
+    def read(
+        self, token_ids: Tensor, state: dict[str, Any]
+    ) -> tuple[Tensor, dict[str, Any]]:
+        """Reads several tokens in one pass.
+
+        Args:
+            token_ids: int `(B, T)`, those after the ones that were read; 0 is padding.
+            state: what was read so far.
+
+        Returns:
+            Logits `(B, T, N)` of the next tokens, and the state after the last.
+        """
         mask = ops.not_equal(token_ids, 0)
-        x = self._embed(token_ids, state["position"][:, None])
+        count = ops.cumsum(ops.cast(mask, "int32"), axis=1)
+        positions = state["position"][:, None] + ops.maximum(count - 1, 0)
+        x = self._embed(token_ids, positions)
         caches = []
         for block, cache in zip(self.blocks, state["blocks"], strict=True):
             x, cache = block(x, mask=mask, cache=cache, cache_index=state["index"])
@@ -221,10 +246,10 @@ class TransformerLM(TransformerBuilder, TrunkAndHead):
             x = self.final_norm(x)
         state = {
             "blocks": caches,
-            "index": state["index"] + 1,
-            "position": state["position"] + ops.cast(mask[:, 0], "int32"),
+            "index": state["index"] + token_ids.shape[1],
+            "position": state["position"] + count[:, -1],
         }
-        return self.logits(x)[:, 0], state
+        return self.logits(x), state
 
     def _stacks(self, batch: int, length: int) -> list[Stack]:
         return [self._stack(batch, length, causal=True)]

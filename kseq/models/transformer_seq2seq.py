@@ -7,6 +7,7 @@ from keras import ops
 
 from kseq._checks import check_size, message
 from kseq._typing import Tensor
+from kseq.generation import take_rows
 from kseq.models.deep_norm import encoder_and_decoder
 from kseq.models.estimate import Stack
 from kseq.models.seq2seq import Seq2Seq, check_marks
@@ -90,7 +91,7 @@ class TransformerSeq2Seq(TransformerBuilder, Seq2Seq, TrunkAndHead):
     >>> source, target = np.array([[4, 5, 2]]), np.array([[1, 7]])
     >>> tuple(model({"source_ids": source, "target_ids": target}).shape)
     (1, 2, 42)
-    >>> model.generate(source, max_length=6).shape[0]
+    >>> model.generate(source, max_length=6).token_ids.shape[0]
     1
 
     References:
@@ -179,7 +180,6 @@ class TransformerSeq2Seq(TransformerBuilder, Seq2Seq, TrunkAndHead):
             trainable=trainable,
         )
         self._hidden_tensor = hidden
-        self._decoders: dict[int, Any] = {}  # max_length -> compiled function
         for blocks, deep_norm in zip(
             (self.encoder_blocks, self.decoder_blocks),
             encoder_and_decoder(num_layers, num_layers),
@@ -245,7 +245,7 @@ class TransformerSeq2Seq(TransformerBuilder, Seq2Seq, TrunkAndHead):
             x = block(x, memory, mask=mask, memory_mask=memory_mask)
         return x if self.decoder_norm is None else self.decoder_norm(x)
 
-    def start(self, source_ids: Tensor, max_length: int) -> dict[str, Any]:
+    def empty_state(self, source_ids: Tensor, max_length: int) -> dict[str, Any]:
         self._embed_target.check_length(max_length)
         memory, memory_mask = self.encode(source_ids)
         batch_size = ops.shape(source_ids)[0]
@@ -284,6 +284,15 @@ class TransformerSeq2Seq(TransformerBuilder, Seq2Seq, TrunkAndHead):
             "position": state["position"] + ops.cast(mask[:, 0], "int32"),
         }
         return self.logits(x)[:, 0], state
+
+    def reorder(self, state: dict[str, Any], rows: Tensor) -> dict[str, Any]:
+        """The state whose row i is row `rows[i]` of the same source."""
+        blocks = [
+            {**cache, "mixer": take_rows(cache["mixer"], rows)}
+            for cache in state["blocks"]
+        ]
+        position = take_rows(state["position"], rows)
+        return {**state, "blocks": blocks, "position": position}
 
     def _stacks(self, batch: int, length: int) -> list[Stack]:
         return [

@@ -6,6 +6,7 @@ import keras
 from keras import ops
 
 from kseq._typing import Tensor
+from kseq.ops.hash_bits import hash_bits
 
 
 def dropout(
@@ -31,9 +32,8 @@ def dropout(
 def kept_places(seed: Tensor, rate: float, *place: Tensor) -> Tensor:
     """Which places dropout keeps.
 
-    The bits depend on the seed and the place only, so that every path, every size of
-    block and the gradient draw the same ones, without a mask in memory. They come
-    from a multiply-xorshift hash of 32 bits, once for each number of a place.
+    They are those of `hash_bits`: every path, every size of block and the gradient
+    draw the same ones, without a mask in memory.
 
     Args:
         seed: int `(2,)`.
@@ -44,11 +44,9 @@ def kept_places(seed: Tensor, rate: float, *place: Tensor) -> Tensor:
     Returns:
         bool of that shape, True for what is kept.
     """
-    seed = ops.cast(seed, "uint32")
-    bits = _mixed(ops.bitwise_xor(_mixed(seed[0]), seed[1]))
-    for number in place:
-        bits = _mixed(bits + ops.cast(number, "uint32") * _constant(0x9E3779B9))
-    return bits >= _constant(min(round(rate * 2**32), 2**32 - 1))
+    smallest = min(round(rate * 2**32), 2**32 - 1)
+    bits = hash_bits(seed, *place)
+    return bits >= ops.convert_to_tensor(smallest, "uint32")
 
 
 def _size(shape: Any) -> Any:
@@ -56,15 +54,3 @@ def _size(shape: Any) -> Any:
     for length in shape:
         size = size * length
     return size
-
-
-def _mixed(x: Tensor) -> Tensor:
-    """A bijection of 32 bits in which each bit of `x` reaches all."""
-    for shift, factor in ((16, 0x7FEB352D), (15, 0x846CA68B)):
-        x = ops.bitwise_xor(x, ops.bitwise_right_shift(x, _constant(shift)))
-        x = x * _constant(factor)
-    return ops.bitwise_xor(x, ops.bitwise_right_shift(x, _constant(16)))
-
-
-def _constant(value: int) -> Tensor:
-    return ops.convert_to_tensor(value, "uint32")

@@ -6,7 +6,6 @@ import sys
 from pathlib import Path
 
 import keras
-import numpy as np
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
@@ -57,7 +56,7 @@ def test_train_g2p(tmp_path, cell, attention):
     model = keras.saving.load_model(tmp_path / "g2p.keras")
     assert isinstance(model, kseq.models.RecurrentSeq2Seq)
     assert (model.cell, model.attention or "none") == (cell, attention)
-    ids = model.generate(np.array([[5, 6, 2]]), max_length=3)
+    ids = model.generate([[5, 6, 2]], max_length=3).token_ids
     assert ids.shape[0] == 1
     found = tags(tmp_path / "kseq")
     assert any(tag.startswith("attention/") for tag in found) == (attention != "none")

@@ -110,7 +110,7 @@ def test_stepping_equals_the_full_run(positions):
     """Also where a row begins with padding or has ended."""
     model = language_model(positions=POSITIONS[positions]())
     whole = to_numpy(model(ROWS))
-    state = model.start(len(ROWS), ROWS.shape[1])
+    state = model.empty_state(len(ROWS), ROWS.shape[1])
     for t in range(ROWS.shape[1]):
         logits, state = model.step(ops.convert_to_tensor(ROWS[:, t], "int32"), state)
         real_close(logits, whole[:, t], REAL[:, t], 1e-5)
@@ -124,7 +124,7 @@ def test_a_compiled_step_equals_the_full_run():
     )
     whole = to_numpy(model(ROWS))
     step = compiled(model.step, model.variables)
-    state = model.start(len(ROWS), 9)  # longer than what is read
+    state = model.empty_state(len(ROWS), 9)  # longer than what is read
     for t in range(ROWS.shape[1]):
         logits, state = step(ROWS[:, t].astype("int32"), state)
         real_close(logits, whole[:, t], REAL[:, t], 1e-5)
@@ -324,7 +324,7 @@ def test_rows_beyond_the_learned_positions_are_refused():
     with pytest.raises(ValueError, match=r"Positions must lie in \[0, 4\)"):
         model(ROWS)
     with pytest.raises(ValueError, match=r"fewer learned positions.*max_length=5"):
-        model.start(2, 5)
+        model.empty_state(2, 5)
 
 
 def test_a_misspelt_argument_is_refused():

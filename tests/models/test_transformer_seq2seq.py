@@ -83,7 +83,7 @@ def test_stepping_equals_the_teacher_forced_run(positions):
     """Over memories with padding, rows that begin with padding or have ended."""
     model = seq2seq(positions=POSITIONS[positions]())
     whole = to_numpy(model(PAIR))
-    state = model.start(ops.convert_to_tensor(SOURCES, "int32"), 6)
+    state = model.empty_state(ops.convert_to_tensor(SOURCES, "int32"), 6)
     for t in range(ROWS.shape[1]):
         logits, state = model.step(ops.convert_to_tensor(ROWS[:, t], "int32"), state)
         real_close(logits, whole[:, t], REAL[:, t], 1e-5)
@@ -116,7 +116,7 @@ def test_generate(options):
             weight.assign(ops.full(weight.shape, float("gamma" in weight.path)))
         else:
             weight.assign(2 * to_numpy(weight))
-    ids = model.generate(SOURCES, max_length=6)
+    ids = model.generate(SOURCES, max_length=6).token_ids
     assert ids.dtype == "int32"
     starts = np.ones((len(ids), 1), int)
     shifted = np.concatenate([starts, ids[:, :-1]], axis=1)
@@ -128,11 +128,11 @@ def test_generate(options):
         assert not row[ends[0] + 1 :].any() if len(ends) else row.all()
     assert len({tuple(row) for row in ids}) > 1  # they read their sources
     for row, source in enumerate(SOURCES[:2]):  # whole, and padded on the right
-        alone = model.generate(source[source != 0][None], max_length=6)[0]
+        alone = model.generate([source[source != 0]], max_length=6).token_ids[0]
         np.testing.assert_array_equal(ids[row, : len(alone)], alone)
         assert not ids[row, len(alone) :].any()
     np.testing.assert_array_equal(
-        model.generate(SOURCES, max_length=6, batch_size=2), ids
+        model.generate(SOURCES, max_length=6, batch_size=2).token_ids, ids
     )
 
 

@@ -1,0 +1,87 @@
+"""How the next token is chosen of its logits: the most probable, or at random."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from keras import ops
+
+from kseq._checks import message
+from kseq._typing import Tensor
+from kseq.ops.hash_bits import hash_bits
+
+Filter = Callable[[Tensor, Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class Greedy:
+    """Takes the most probable token.
+
+        y_t = argmax z_t
+
+    Args:
+        filters: what changes the logits first, one after the other, such as
+            `[RepetitionPenalty(1.2)]`. Defaults to none.
+    """
+
+    filters: Sequence[Filter] = ()
+
+    def __post_init__(self) -> None:
+        _check_filters(self)
+
+    def choose(self, logits: Tensor, seed: Tensor, rows: Tensor, t: Tensor) -> Tensor:
+        """Ids `(B,)` of filtered logits `(B, N)`."""
+        del seed, rows, t
+        return ops.cast(ops.argmax(logits, axis=-1), "int32")
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """Draws a token from the model's distribution, or from what filters make of it.
+
+        y_t ~ softmax(filters(z_t))
+
+    as argmax(z + g) with Gumbel noise g, a hash of the seed, the row, the position and
+    the token: the same on every backend, and for a row the same in any batch.
+
+    Args:
+        filters: what changes the logits first, one after the other, such as
+            `[Temperature(0.8), TopP(0.9)]`. Defaults to none.
+
+    References:
+        Gumbel, 1954, "Statistical theory of extreme values", for the draw.
+    """
+
+    filters: Sequence[Filter] = ()
+
+    def __post_init__(self) -> None:
+        _check_filters(self)
+
+    def choose(self, logits: Tensor, seed: Tensor, rows: Tensor, t: Tensor) -> Tensor:
+        """Ids `(B,)` of filtered logits `(B, N)`.
+
+        Args:
+            logits: float32 `(B, N)`.
+            seed: int `(2,)`.
+            rows: int `(B,)`, their numbers.
+            t: int, the position.
+        """
+        tokens = ops.arange(logits.shape[-1], dtype="int32")
+        bits = hash_bits(seed, rows[:, None], t, tokens)
+        # in (0, 1): of 2^24 values, which float32 holds without rounding
+        top = ops.cast(ops.bitwise_right_shift(bits, ops.cast(8, "uint32")), "float32")
+        noise = -ops.log(-ops.log((top + 0.5) / 2**24))
+        return ops.cast(ops.argmax(logits + noise, axis=-1), "int32")
+
+
+def _check_filters(strategy: Greedy | Sampling) -> None:
+    filters = tuple(strategy.filters)
+    for given in filters:
+        if not callable(given):
+            raise TypeError(
+                message(
+                    "`filters` must be functions of logits and history.",
+                    fix="Such as kseq.generation.TopK(50).",
+                    filters=filters,
+                )
+            )
+    object.__setattr__(strategy, "filters", filters)  # a tuple has a hash

@@ -1,0 +1,109 @@
+"""What language models share: they continue prompts."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from kseq import generation
+from kseq._typing import Tensor
+from kseq.generation import Generated, Greedy
+from kseq.generation.prompts import pad_prompts
+from kseq.models.trunk_and_head import TrunkAndHead
+
+_LENGTH_MULTIPLE = 16  # prompts are padded to it, to compile for few lengths
+
+
+class LanguageModel(TrunkAndHead):
+    """Base: a subclass reads a prompt, and steps from token to token.
+
+    `vocabulary_size` is an attribute of it.
+    """
+
+    vocabulary_size: int
+
+    def start(self, prompt_ids: Tensor, max_new_tokens: int) -> tuple[Tensor, Any]:
+        """Reads a prompt, in one pass.
+
+        Args:
+            prompt_ids: int `(B, P)`, 0 for padding, which is on the left.
+            max_new_tokens: int, the most steps that will follow.
+
+        Returns:
+            The last id of each row, which the first step takes, and the state before
+            it.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must read a prompt.")
+
+    def step(self, token_ids: Tensor, state: Any) -> tuple[Tensor, Any]:
+        """Logits `(B, N)` of the next token after `token_ids` `(B,)`, and the state."""
+        raise NotImplementedError(f"{type(self).__name__} must step.")
+
+    def generate(
+        self,
+        prompts: Any,
+        max_new_tokens: int,
+        *,
+        strategy: generation.Strategy = Greedy(),  # noqa: B008 it can't change
+        stop_ids: Sequence[int] = (),
+        seed: int = 0,
+        batch_size: int = 128,
+    ) -> Generated:
+        """Continues each prompt, in one compiled loop for each batch of them.
+
+        Args:
+            prompts: rows of ids, lists of any lengths or an int array `(B, P)` in which
+                0 is padding. A row gives the same tokens as it would alone.
+            max_new_tokens: int, the most tokens of a row, a stop id included.
+            strategy: `kseq.generation.Greedy()`, `Sampling()` or `BeamSearch(4)`.
+                Defaults to `Greedy()`.
+            stop_ids: ids that end a row. Defaults to none.
+            seed: int, of `Sampling`: the same one gives the same tokens. Defaults to
+                `0`.
+            batch_size: int, prompts decoded at once. Defaults to `128`.
+
+        Returns:
+            `kseq.generation.Generated(token_ids, lengths, log_probabilities, scores)`,
+            without the prompts.
+
+        Raises:
+            ValueError: `` `prompts` must be rows of integers... ``, and those of
+                `kseq.generation.generate`.
+
+        It compiles once for each number of rows up to `batch_size`, length of the
+        longest prompt rounded up to a multiple of 16, and other arguments but the seed.
+        """
+        return generation.generate(
+            self,
+            self._padded(prompts),
+            max_new_tokens,
+            strategy=strategy,
+            stop_ids=stop_ids,
+            seed=seed,
+            batch_size=batch_size,
+        )
+
+    def stream(
+        self, prompts: Any, max_new_tokens: int, **options: Any
+    ) -> Iterator[np.ndarray]:
+        """Yields the tokens of `generate` as they are made.
+
+        Args:
+            prompts: as `generate` takes them.
+            max_new_tokens: int, the most tokens of a row, a stop id included.
+            **options: `strategy`, `stop_ids`, `seed` and `chunk_size` of
+                `kseq.generation.stream`.
+
+        Yields:
+            int32 `(B, n)`, n at most `chunk_size`; 0 behind the end of a row.
+        """
+        return generation.stream(self, self._padded(prompts), max_new_tokens, **options)
+
+    def _padded(self, prompts: Any) -> np.ndarray:
+        return pad_prompts(
+            "prompts",
+            prompts,
+            self.vocabulary_size,
+            multiple=_LENGTH_MULTIPLE,
+            left=True,
+        )
