@@ -16,7 +16,7 @@ export TF_CPP_MIN_LOG_LEVEL ?= 3
 
 .DEFAULT_GOAL := help
 .PHONY: help demo tensorboard test test-all check bench bench-recurrence \
-	bench-attention bench-transformer clean
+	bench-attention bench-transformer bench-generation clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) \
@@ -55,6 +55,9 @@ bench-attention: $(VENV)/bench-installed ## Time attention on TensorFlow, then o
 
 bench-transformer: $(VENV)/bench-installed ## Time a Transformer's training step, and a large vocabulary's loss
 	KERAS_BACKEND=tensorflow $(BIN)/python tests/benchmarks/bench_transformer.py $(ARGS)
+
+bench-generation: $(VENV)/bench-installed ## Time generation with a GPT-2, greedily and with beams
+	KERAS_BACKEND=tensorflow $(BIN)/python tests/benchmarks/bench_generation.py $(ARGS)
 
 clean: ## Remove .venv and the caches; logs stay
 	rm -rf $(VENV) build *.egg-info .mypy_cache .pytest_cache .ruff_cache

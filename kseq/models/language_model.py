@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from kseq import generation
+from kseq._checks import check_size
 from kseq._typing import Tensor
 from kseq.generation import Generated, Greedy
 from kseq.generation.prompts import pad_prompts
@@ -39,6 +40,10 @@ class LanguageModel(TrunkAndHead):
         """Logits `(B, N)` of the next token after `token_ids` `(B,)`, and the state."""
         raise NotImplementedError(f"{type(self).__name__} must step.")
 
+    def check_length(self, length: int) -> None:
+        """Refuses rows of more tokens than the model can read; most read any."""
+        del length
+
     def generate(
         self,
         prompts: Any,
@@ -67,15 +72,16 @@ class LanguageModel(TrunkAndHead):
             without the prompts.
 
         Raises:
-            ValueError: `` `prompts` must be rows of integers... ``, and those of
-                `kseq.generation.generate`.
+            ValueError: `` `prompts` must be rows of integers... ``,
+                `` There are fewer learned positions than `max_length`... ``, and those
+                of `kseq.generation.generate`.
 
         It compiles once for each number of rows up to `batch_size`, length of the
         longest prompt rounded up to a multiple of 16, and other arguments but the seed.
         """
         return generation.generate(
             self,
-            self._padded(prompts),
+            self._padded(prompts, max_new_tokens),
             max_new_tokens,
             strategy=strategy,
             stop_ids=stop_ids,
@@ -97,13 +103,19 @@ class LanguageModel(TrunkAndHead):
         Yields:
             int32 `(B, n)`, n at most `chunk_size`; 0 behind the end of a row.
         """
-        return generation.stream(self, self._padded(prompts), max_new_tokens, **options)
+        return generation.stream(
+            self, self._padded(prompts, max_new_tokens), max_new_tokens, **options
+        )
 
-    def _padded(self, prompts: Any) -> np.ndarray:
-        return pad_prompts(
+    def _padded(self, prompts: Any, max_new_tokens: int) -> np.ndarray:
+        ids = pad_prompts(
             "prompts",
             prompts,
             self.vocabulary_size,
             multiple=_LENGTH_MULTIPLE,
             left=True,
         )
+        longest = int(np.count_nonzero(ids, axis=1).max())
+        # the last token that is made is not read
+        self.check_length(longest + check_size("max_new_tokens", max_new_tokens) - 1)
+        return ids

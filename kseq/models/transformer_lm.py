@@ -200,9 +200,16 @@ class TransformerLM(TransformerBuilder, LanguageModel):
         Raises:
             ValueError: `` There are fewer learned positions than `max_length`... ``
         """
-        self._embed.check_length(max_length)
+        self.check_length(max_length)
+        return self._empty_state(batch_size, max_length)
+
+    def check_length(self, length: int) -> None:
+        """Refuses rows of more tokens than there are learned positions."""
+        self._embed.check_length(length)
+
+    def _empty_state(self, batch_size: Any, slots: int) -> dict[str, Any]:
         return {
-            "blocks": [b.empty_cache(batch_size, max_length) for b in self.blocks],
+            "blocks": [b.empty_cache(batch_size, slots) for b in self.blocks],
             "index": ops.convert_to_tensor(0, "int32"),
             "position": ops.zeros((batch_size,), "int32"),
         }
@@ -211,7 +218,8 @@ class TransformerLM(TransformerBuilder, LanguageModel):
         self, prompt_ids: Tensor, max_new_tokens: int
     ) -> tuple[Tensor, dict[str, Any]]:
         batch_size, length = ops.shape(prompt_ids)
-        state = self.empty_state(batch_size, length - 1 + max_new_tokens)
+        # padding has slots, and no positions
+        state = self._empty_state(batch_size, length - 1 + max_new_tokens)
         if length > 1:
             state = self.read(prompt_ids[:, :-1], state)[1]
         return prompt_ids[:, -1], state

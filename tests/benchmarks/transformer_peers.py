@@ -136,7 +136,7 @@ def _move_weights(source, target):
         if layer.name.startswith("block_"):
             theirs = {_key(w): w for w in layer.weights}
             block = source.get_layer(layer.name)
-            for key, value in _block_weights(block).items():
+            for key, value in block_weights(block).items():
                 theirs[key].assign(np.reshape(value, theirs[key].shape))
     embedding, head = target.layers[1], target.layers[-1]
     embedding.set_weights(source.token_embedding.get_weights())
@@ -148,7 +148,7 @@ def _key(weight):
     return "/".join(weight.path.split("/")[-2:])
 
 
-def _block_weights(block):
+def block_weights(block):
     mixer, feed_forward = block.mixer, block.feed_forward
     parts = {
         "query": mixer.query_dense,
@@ -208,7 +208,7 @@ def _torch_peer(case, source):
 
 def _torch_weights(block, width):
     """Kernels are transposed, and queries, keys and values stand in one matrix."""
-    ours = _block_weights(block)
+    ours = block_weights(block)
     names = "query", "key", "value"
     kernels = [ours[f"{name}/kernel"].reshape(width, width).T for name in names]
     biases = [ours[f"{name}/bias"].reshape(-1) for name in names]

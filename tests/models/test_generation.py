@@ -127,6 +127,15 @@ def test_prompts_are_read_in_any_number_of_passes():
     assert to_numpy(state["position"]).tolist() == [4, 6]
 
 
+def test_only_real_tokens_need_learned_positions():
+    """Prompts are padded to 16; one of 7 and 3 more tokens, of which 2 are read."""
+    positions = kseq.layers.PositionEmbedding(9)
+    made = language_model(positions=positions).generate(PROMPTS, 3)
+    assert made.token_ids.shape == (3, 3)
+    with pytest.raises(ValueError, match=r"fewer learned positions.*max_length=10"):
+        language_model(positions=positions).generate(PROMPTS, 4)
+
+
 def test_a_stream_of_a_model():
     model = language_model()
     chunks = list(model.stream(PROMPTS, 5, chunk_size=2))

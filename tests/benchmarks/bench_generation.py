@@ -1,0 +1,133 @@
+"""Generation with a GPT-2 of 6 x 512 against keras-hub and transformers on torch.
+
+Tokens a second, from medians of alternating runs, all peers in one process, compiled
+before. The tokens of all peers are compared first and must be equal. `noise` is the
+worst median / fastest run of a row: above 1.2 the machine was not quiet, run it again.
+`make bench-generation` runs all on TensorFlow. keras-hub and transformers are peers
+where they are installed.
+"""
+
+import argparse
+import logging
+import time
+
+import numpy as np
+from generation_peers import Case, generator, kseq_model, peer_names
+from measuring import gflops, headed, judged, medians, print_machine, print_table
+
+from kseq.generation import BeamSearch
+
+GPT2 = Case(layers=6, width=512, heads=8, vocabulary=1000, prompt=16, new=256)
+GOALS = {
+    1: {"kseq / hub": ">= 1.5", "kseq / transformers": ">= 1"},
+    8: {"kseq / hub": ">= 1.7", "kseq / transformers": ">= 1"},
+    "beam 4 / greedy": "<= 4.5",
+    "first call, s": "<= 8",
+}
+
+
+def greedy(options):
+    """16 + 256 tokens, greedily, 1 and 8 rows."""
+    model = kseq_model(GPT2)
+    peers = {name: generator(name, model, GPT2) for name in peer_names()}
+
+    def rows():
+        for batch in (1, 8):
+            prompts = GPT2.prompts(batch)
+            made = {name: run(prompts) for name, run in peers.items()}
+            for name, ids in made.items():
+                if not np.array_equal(ids, made["kseq"]):
+                    raise SystemExit(f"{name} makes other tokens: not timed")
+            found, noise = medians(
+                {name: _call(run, prompts) for name, run in peers.items()},
+                options.rounds,
+            )
+            rates = {n: 1e3 * batch * GPT2.new / ms for n, ms in found.items()}
+            ratios = [
+                judged(rates["kseq"] / rates[peer], GOALS[batch][f"kseq / {peer}"])
+                if peer in rates
+                else "not here"
+                for peer in ("hub", "transformers")
+            ]
+            shown = [rates.get(n, "-") for n in ("kseq", "hub", "transformers")]
+            yield f"{batch} x (16 + 256)", *shown, *ratios, noise
+
+    columns = ["kseq", "hub", "transformers", "kseq / hub", "kseq / transformers"]
+    print_table("Tokens a second", [*columns, "noise"], rows())
+
+
+def beams(options):
+    """The same with 4 beams, against greedily, one row."""
+    model, prompts = kseq_model(GPT2), GPT2.prompts(1)
+    runs = {
+        "greedy": generator("kseq", model, GPT2),
+        "beam 4": generator("kseq", model, GPT2, strategy=BeamSearch(4)),
+    }
+    start = time.perf_counter()
+    runs["greedy"](prompts)
+    first = time.perf_counter() - start
+    runs["beam 4"](prompts)
+
+    def rows():
+        found, noise = medians(
+            {name: _call(run, prompts) for name, run in runs.items()}, options.rounds
+        )
+        quotient = found["beam 4"] / found["greedy"]
+        yield (
+            "1 x (16 + 256)",
+            *found.values(),
+            judged(quotient, GOALS["beam 4 / greedy"]),
+            judged(first, GOALS["first call, s"]),
+            noise,
+        )
+
+    ratios = [headed(name, GOALS) for name in ("beam 4 / greedy", "first call, s")]
+    print_table("Beam search, ms", ["greedy", "beam 4", *ratios, "noise"], rows())
+
+
+def lengths(options):
+    """Greedily to 2,048 tokens: the time of a token grows with the cache."""
+
+    def rows():
+        for new in (256, 512, 1008, 2032):
+            case = GPT2._replace(new=new)
+            run = generator("kseq", kseq_model(case), case)
+            prompts = case.prompts(1)
+            run(prompts)
+            found, noise = medians({"kseq": _call(run, prompts)}, options.rounds)
+            yield f"16 + {new}", found["kseq"], found["kseq"] / new, noise
+
+    print_table("Rows of any length", ["ms", "ms a token", "noise"], rows())
+
+
+def _call(run, prompts):
+    return lambda: run(prompts)
+
+
+SECTIONS = {"greedy": greedy, "beams": beams, "lengths": lengths}
+
+
+def parse_arguments():
+    described = (f"  {name:10} {f.__doc__}" for name, f in SECTIONS.items())
+    parser = argparse.ArgumentParser(
+        description=__doc__,
+        epilog="\n".join(["sections:", *described]),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--section", choices=SECTIONS, action="append", help="default: all"
+    )
+    parser.add_argument("--rounds", type=int, default=5, help="default: 5")
+    return parser.parse_args()
+
+
+def main():
+    options = parse_arguments()
+    logging.getLogger("tensorflow").setLevel("ERROR")
+    print_machine(gflops())
+    for name in options.section or SECTIONS:
+        SECTIONS[name](options)
+
+
+if __name__ == "__main__":
+    main()
