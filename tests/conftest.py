@@ -1,4 +1,4 @@
-"""Seeds, full float32 products, and the package registered for loading."""
+"""Seeds, full float32 products, kept programs, and the package registered."""
 
 import gc
 
@@ -22,6 +22,10 @@ def pytest_configure(config):
         import jax
 
         jax.config.update("jax_default_matmul_precision", "highest")
+        # most of the time goes to XLA, for the same small programs in many files
+        jax.config.update("jax_compilation_cache_dir", str(config.cache.mkdir("jax")))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+        jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 
 
 @pytest.fixture(autouse=True)
