@@ -10,6 +10,7 @@ from kseq.generation.filters import (
     TopP,
 )
 from kseq.generation.generate import Generated, Strategy, generate, stream
+from kseq.generation.speculative import Speculative
 from kseq.generation.token_choice import Greedy, Sampling
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "MinP",
     "RepetitionPenalty",
     "Sampling",
+    "Speculative",
     "Strategy",
     "Temperature",
     "TopK",

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+import keras
 import numpy as np
 from keras import ops
 
@@ -11,10 +12,11 @@ from kseq._typing import Tensor
 from kseq.backend import compiled
 from kseq.generation.beam_search import BeamSearch, beam_search
 from kseq.generation.decode_step import DecodeStep
+from kseq.generation.speculative import Speculative, check_rewinding, speculate
 from kseq.generation.token_choice import Greedy, Sampling
 from kseq.generation.token_loop import Progress, advance, first_progress
 
-Strategy = Greedy | Sampling | BeamSearch
+Strategy = Greedy | Sampling | BeamSearch | Speculative
 
 
 class Generated(NamedTuple):
@@ -55,7 +57,8 @@ def generate(
         model: a `kseq.generation.DecodeStep`.
         prompt_ids: int array `(B, P)`, as the model's `start` takes it.
         max_new_tokens: int, the most tokens of a row, a stop id included.
-        strategy: `Greedy()`, `Sampling()` or `BeamSearch(4)`. Defaults to `Greedy()`.
+        strategy: `Greedy()`, `Sampling()`, `BeamSearch(4)` or `Speculative(draft)`.
+            Defaults to `Greedy()`.
         stop_ids: ids that end a row. Defaults to none.
         seed: int, of `Sampling`: the same one gives the same tokens. Defaults to `0`.
         batch_size: int, prompts decoded at once. Defaults to `128`.
@@ -66,23 +69,29 @@ def generate(
     Raises:
         ValueError: `` `max_new_tokens` must be a positive integer... `` (`batch_size`
             and `stop_ids` alike).
-        TypeError: `` `strategy` must be a Greedy, Sampling or BeamSearch... ``
+        TypeError: `` `strategy` must be a Greedy, ... `` and, with `Speculative`,
+            `` `model` must read several tokens at once... ``
     """
     prompts = np.asarray(prompt_ids, "int32")
     if not isinstance(strategy, Strategy):
         raise TypeError(
             message(
-                "`strategy` must be a Greedy, Sampling or BeamSearch of "
+                "`strategy` must be a Greedy, Sampling, BeamSearch or Speculative of "
                 "kseq.generation.",
                 strategy=strategy,
             )
         )
     length, stops = check_size("max_new_tokens", max_new_tokens), _stops(stop_ids)
+    variables = list(model.variables)
     if isinstance(strategy, BeamSearch):
         function = _search(model, strategy, length, stops)
+    elif isinstance(strategy, Speculative):
+        function = _speculate(model, strategy, length, stops)
+        variables += strategy.draft.variables
     else:
         function = _choose(model, strategy, length, stops)
-    decode = _cached(model, ("generate", length, strategy, stops), function)
+    key = ("generate", length, strategy, stops)
+    decode = _cached(model, key, function, variables)
     size = min(check_size("batch_size", batch_size), len(prompts))
     batches = [
         [ops.convert_to_numpy(x)[:rows] for x in decode(batch, numbers, seeds(seed))]
@@ -147,8 +156,8 @@ def stream(
         )
 
     key = (length, strategy, stops, chunk)
-    first = _cached(model, ("begin", length), begin)
-    more = _cached(model, ("go on", *key), go_on)
+    first = _cached(model, ("begin", length), begin, model.variables)
+    more = _cached(model, ("go on", *key), go_on, model.variables)
     progress = first(prompts)
     made = 0
     while made < length and not np.all(progress.ended):
@@ -203,13 +212,33 @@ def _choose(
     return decode
 
 
+def _speculate(
+    model: Any, strategy: Speculative, length: int, stop_ids: tuple[int, ...]
+) -> Callable[..., Any]:
+    check_rewinding("model", model)
+
+    def decode(prompt_ids: Tensor, rows: Tensor, seed: Tensor) -> Any:
+        end = speculate(
+            model, strategy, prompt_ids, length, stop_ids=stop_ids, seed=seed, rows=rows
+        )
+        log_p = end.log_probabilities[:, :length]
+        first = prompt_ids.shape[1]
+        token_ids = end.token_ids[:, first : first + length]
+        return token_ids, log_p, ops.sum(log_p, axis=1)
+
+    return decode
+
+
 def _cached(
-    model: DecodeStep, key: Any, function: Callable[..., Any]
+    model: DecodeStep,
+    key: Any,
+    function: Callable[..., Any],
+    variables: Sequence[keras.Variable],
 ) -> Callable[..., Any]:
     """The compiled `function`, which is kept beside the model's attributes."""
     programs = vars(model).setdefault("_decoders", {})
     if key not in programs:
-        programs[key] = compiled(function, model.variables)
+        programs[key] = compiled(function, variables)
     return programs[key]
 
 

@@ -7,7 +7,7 @@ from keras import ops
 
 from kseq._checks import message
 from kseq._typing import Tensor
-from kseq.ops.hash_bits import hash_bits
+from kseq.ops.hash_bits import hash_uniform
 
 Filter = Callable[[Tensor, Tensor], Tensor]
 
@@ -32,6 +32,11 @@ class Greedy:
         """Ids `(B,)` of filtered logits `(B, N)`."""
         del seed, rows, t
         return ops.cast(ops.argmax(logits, axis=-1), "int32")
+
+    def log_probabilities(self, logits: Tensor) -> Tensor:
+        """Of what `choose` chooses, `(B, N)`: 0, and -inf for all else."""
+        best = ops.one_hot(ops.argmax(logits, axis=-1), logits.shape[-1])
+        return ops.log(ops.cast(best, logits.dtype))
 
 
 @dataclass(frozen=True)
@@ -65,12 +70,26 @@ class Sampling:
             rows: int `(B,)`, their numbers.
             t: int, the position.
         """
-        tokens = ops.arange(logits.shape[-1], dtype="int32")
-        bits = hash_bits(seed, rows[:, None], t, tokens)
-        # in (0, 1): of 2^24 values, which float32 holds without rounding
-        top = ops.cast(ops.bitwise_right_shift(bits, ops.cast(8, "uint32")), "float32")
-        noise = -ops.log(-ops.log((top + 0.5) / 2**24))
-        return ops.cast(ops.argmax(logits + noise, axis=-1), "int32")
+        return draw(logits, seed, rows, t)
+
+    def log_probabilities(self, logits: Tensor) -> Tensor:
+        """Of what `choose` may choose, `(B, N)`."""
+        return ops.log_softmax(logits)
+
+
+def draw(logits: Tensor, seed: Tensor, rows: Tensor, t: Tensor) -> Tensor:
+    """Ids `(B,)` that have the distribution softmax(logits).
+
+    Args:
+        logits: float32 `(B, N)`.
+        seed: int `(2,)`.
+        rows: int `(B,)`, their numbers.
+        t: int `()` or `(B,)`, the position.
+    """
+    t = ops.reshape(ops.cast(t, "int32"), (-1, 1))
+    tokens = ops.arange(logits.shape[-1], dtype="int32")
+    uniform = hash_uniform(seed, rows[:, None], t, tokens)
+    return ops.cast(ops.argmax(logits - ops.log(-ops.log(uniform)), axis=-1), "int32")
 
 
 def _check_filters(strategy: Greedy | Sampling) -> None:

@@ -259,6 +259,17 @@ class TransformerLM(TransformerBuilder, LanguageModel):
         }
         return self.logits(x), state
 
+    def rewind(self, state: dict[str, Any], counts: Tensor) -> dict[str, Any]:
+        """The state without the last tokens that were read.
+
+        Args:
+            state: what was read so far.
+            counts: int `(B,)`, how many of each row, none of them padding.
+        """
+        # what stands in the slots behind the index is neither seen nor kept
+        index, position = (state[key] - counts for key in ("index", "position"))
+        return {**state, "index": index, "position": position}
+
     def _stacks(self, batch: int, length: int) -> list[Stack]:
         return [self._stack(batch, length, causal=True)]
 

@@ -28,6 +28,16 @@ def hash_bits(seed: Tensor, *place: Tensor) -> Tensor:
     return bits
 
 
+def hash_uniform(seed: Tensor, *place: Tensor) -> Tensor:
+    """A float32 number in (0, 1) for each place, from `hash_bits`.
+
+    One of the 2^24 that have the same distance, none of which float32 rounds.
+    """
+    bits = hash_bits(seed, *place)
+    top = ops.cast(ops.bitwise_right_shift(bits, _constant(8)), "float32")
+    return (top + 0.5) / 2**24
+
+
 def _mixed(x: Tensor) -> Tensor:
     """A bijection of 32 bits in which each bit of `x` reaches all."""
     for shift, factor in ((16, 0x7FEB352D), (15, 0x846CA68B)):

@@ -25,6 +25,13 @@ class TableModel:
         rows = ops.take_along_axis(tables, token_ids[:, None, None], axis=1)
         return rows[:, 0], {**state, "t": state["t"] + 1}
 
+    def read(self, token_ids, state):
+        logits = [self.step(ids, state)[0] for ids in ops.unstack(token_ids, axis=1)]
+        return ops.stack(logits, axis=1), {**state, "t": state["t"] + len(logits)}
+
+    def rewind(self, state, counts):
+        return {**state, "t": state["t"] - counts}
+
 
 def log_softmax(logits):
     """Float64, over the last axis."""
