@@ -2,14 +2,17 @@
 
 from kseq.diagnostics.alignment_crossing import alignment_crossing
 from kseq.diagnostics.attention_maps import AttentionProbe, attention_maps
+from kseq.diagnostics.exposure_bias import ExposureBias, exposure_bias
 from kseq.diagnostics.gradient_norms import gradient_norms, layer_path
 from kseq.layers.attention.capture import capture
 
 __all__ = [
     "AttentionProbe",
+    "ExposureBias",
     "alignment_crossing",
     "attention_maps",
     "capture",
+    "exposure_bias",
     "gradient_norms",
     "layer_path",
 ]

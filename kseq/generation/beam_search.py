@@ -8,19 +8,21 @@ from keras import ops
 from kseq._checks import check_at_least_zero, check_size, message
 from kseq._typing import Tensor
 from kseq.generation.decode_step import DecodeStep, State, reorder, take_rows
-from kseq.generation.token_loop import without_padding
+from kseq.ops.categorical import without_padding
 
 
 @dataclass(frozen=True)
 class BeamSearch:
     """Finds the most probable row of tokens, keeping `num_beams` beginnings of it.
 
-        score(y) = log P(y) / lp(n),  lp(n) = ((5 + n) / 6)^length_penalty
+        score(y) = log P(y) / lp(n) + cp,  lp(n) = ((5 + n) / 6)^length_penalty
+        cp = coverage_penalty sum_j log min(sum_t a_tj, 1)
 
-    n counts the tokens of y, its end included. A hypothesis that has ended leaves the
+    n counts the tokens of y, its end included; a_tj is the attention of step t to place
+    j of the source, padding left out. A hypothesis that has ended leaves the
     beam for a list of the best, and its place goes to another that has not. The search
-    stops when no beginning can still become better than the list: as log P only falls
-    and lp only grows, none scores more than log P / lp(longest).
+    stops when no beginning can still become better than the list: as log P and cp only
+    fall or stay, and lp grows, none scores more than log P / lp(longest).
 
     With as many beams as there are beginnings it is exhaustive search; with one and
     `length_penalty=0` it finds what `Greedy` finds, or better.
@@ -29,6 +31,10 @@ class BeamSearch:
         num_beams: int. K.
         length_penalty: float, at least 0: alpha of Wu et al., who took 0.6 to 1. Above
             0 long rows gain. Defaults to `0.0`.
+        coverage_penalty: float, at least 0: beta of Wu et al., who took 0.2. Above 0
+            rows lose that leave places of the source without attention. For a model
+            with a `coverage`, such as `kseq.models.RecurrentSeq2Seq`. Defaults to
+            `0.0`.
         num_return: int, at most K. How many rows to return for each prompt, the best
             first, on a new axis. None returns the best, without the axis.
 
@@ -39,11 +45,13 @@ class BeamSearch:
 
     num_beams: int
     length_penalty: float = 0.0
+    coverage_penalty: float = 0.0
     num_return: int | None = None
 
     def __post_init__(self) -> None:
         check_size("num_beams", self.num_beams)
         check_at_least_zero("length_penalty", self.length_penalty)
+        check_at_least_zero("coverage_penalty", self.coverage_penalty)
         if self.num_return is not None:
             check_size("num_return", self.num_return)
             if self.num_return > self.num_beams:
@@ -58,6 +66,21 @@ class BeamSearch:
     def lengths_penalty(self, length: Tensor) -> Tensor:
         """The lp of a number of tokens."""
         return ((5.0 + ops.cast(length, "float32")) / 6.0) ** self.length_penalty
+
+    def coverages_penalty(self, model: Any, state: State) -> Tensor:
+        """The cp of each row of a state, `(B K,)`."""
+        if not hasattr(model, "coverage"):
+            raise TypeError(
+                message(
+                    "`coverage_penalty` needs a model with a `coverage`.",
+                    fix="Its sum of attention weights over the steps, and its mask.",
+                    model=type(model).__name__,
+                )
+            )
+        coverage, mask = model.coverage(state)
+        # weights that are exactly 0 all along would outweigh everything
+        logs = ops.log(ops.clip(coverage, 1e-9, 1.0))
+        return self.coverage_penalty * ops.sum(ops.where(mask, logs, 0.0), axis=-1)
 
 
 class Hypotheses(NamedTuple):
@@ -95,6 +118,11 @@ def beam_search(
     first_row = ops.arange(batch, dtype="int32")[:, None] * beams
     longest = search.lengths_penalty(length)
 
+    def coverage(state: State) -> Any:
+        if not search.coverage_penalty:
+            return 0.0
+        return ops.reshape(search.coverages_penalty(model, state), (batch, beams))
+
     def more(*now: Any) -> Tensor:
         now = _Search(*now)
         best = ops.max(now.live.scores, axis=1) / longest
@@ -106,10 +134,10 @@ def beam_search(
         logits, state = model.step(now.last, now.state)
         log_p = without_padding(ops.log_softmax(ops.cast(logits, "float32")))
         log_p = ops.reshape(log_p, (batch, beams, -1))
-        ended = now.ended
+        ended, covered = now.ended, coverage(state)
         for stop in stop_ids:
             ends = _extended(now.live, log_p[..., stop], stop, now.t)
-            scores = ends.scores / search.lengths_penalty(now.t + 1)
+            scores = ends.scores / search.lengths_penalty(now.t + 1) + covered
             ended = _best(ended, ends._replace(scores=scores))
             log_p = _without(log_p, stop)
         live, beam, token = _continued(now.live, log_p, now.t)
@@ -131,7 +159,8 @@ def beam_search(
     )
     end = _Search(*ops.while_loop(more, body, tuple(start)))
     # what has not ended by then is a row only if there was no room for more
-    cut = ops.where(end.t < length, float("-inf"), end.live.scores / longest)
+    cut = end.live.scores / longest + coverage(end.state)
+    cut = ops.where(end.t < length, float("-inf"), cut)
     best = _best(end.ended, end.live._replace(scores=cut))
     there = ops.isfinite(best.scores)[..., None]
     return Hypotheses(

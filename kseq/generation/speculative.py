@@ -8,8 +8,9 @@ from keras import ops
 from kseq._checks import check_size, message
 from kseq._typing import Tensor
 from kseq.generation.decode_step import DecodeStep, State
-from kseq.generation.token_choice import Greedy, Sampling, draw
-from kseq.generation.token_loop import is_one_of, without_padding
+from kseq.generation.token_choice import Greedy, Sampling
+from kseq.generation.token_loop import is_one_of
+from kseq.ops.categorical import draw, without_padding
 from kseq.ops.hash_bits import hash_uniform
 
 

@@ -7,7 +7,7 @@ from keras import ops
 
 from kseq._checks import message
 from kseq._typing import Tensor
-from kseq.ops.hash_bits import hash_uniform
+from kseq.ops.categorical import draw
 
 Filter = Callable[[Tensor, Tensor], Tensor]
 
@@ -75,21 +75,6 @@ class Sampling:
     def log_probabilities(self, logits: Tensor) -> Tensor:
         """Of what `choose` may choose, `(B, N)`."""
         return ops.log_softmax(logits)
-
-
-def draw(logits: Tensor, seed: Tensor, rows: Tensor, t: Tensor) -> Tensor:
-    """Ids `(B,)` that have the distribution softmax(logits).
-
-    Args:
-        logits: float32 `(B, N)`.
-        seed: int `(2,)`.
-        rows: int `(B,)`, their numbers.
-        t: int `()` or `(B,)`, the position.
-    """
-    t = ops.reshape(ops.cast(t, "int32"), (-1, 1))
-    tokens = ops.arange(logits.shape[-1], dtype="int32")
-    uniform = hash_uniform(seed, rows[:, None], t, tokens)
-    return ops.cast(ops.argmax(logits - ops.log(-ops.log(uniform)), axis=-1), "int32")
 
 
 def _check_filters(strategy: Greedy | Sampling) -> None:

@@ -7,6 +7,7 @@ from keras import ops
 from kseq._typing import Tensor
 from kseq.generation.decode_step import State, Step
 from kseq.generation.token_choice import Greedy, Sampling
+from kseq.ops.categorical import without_padding
 
 
 class Progress(NamedTuple):
@@ -89,12 +90,6 @@ def advance(
         )
 
     return Progress(*ops.while_loop(more, body, tuple(progress)))
-
-
-def without_padding(logits: Tensor) -> Tensor:
-    """Logits `(..., N)` in which token 0 is impossible."""
-    padding = ops.arange(logits.shape[-1], dtype="int32") == 0
-    return ops.where(padding, ops.cast(float("-inf"), logits.dtype), logits)
 
 
 def is_one_of(token_ids: Tensor, stop_ids: tuple[int, ...]) -> Tensor:

@@ -294,6 +294,7 @@ class RecurrentSeq2Seq(Seq2Seq):
             cell = self.decoder_layers[0].cell
             memory, projected = cell.prepare_memory(memory, memory_mask)
             states[0] += cell.attention.first_alignment(memory)
+            state["coverage"] = ops.zeros(ops.shape(source_ids), "float32")
             state["memory"] = {
                 "memory": memory,
                 "memory_mask": memory_mask,
@@ -305,10 +306,11 @@ class RecurrentSeq2Seq(Seq2Seq):
         self, token_ids: Tensor, state: dict[str, Any]
     ) -> tuple[Tensor, dict[str, Any]]:
         x = self.target_embedding(token_ids)  # (B, E)
-        new_states = []
+        state, new_states = dict(state), []
         for layer, states in zip(self.decoder_layers, state["layers"], strict=True):
             if isinstance(layer, AttentionRNN):
-                (x, _), states = layer.cell(x, states, **state["memory"])
+                (x, weights), states = layer.cell(x, states, **state["memory"])
+                state["coverage"] += ops.cast(weights, "float32")
             else:
                 x, states = layer.cell(x, states)
             new_states.append(states)
@@ -316,7 +318,28 @@ class RecurrentSeq2Seq(Seq2Seq):
 
     def reorder(self, state: dict[str, Any], rows: Tensor) -> dict[str, Any]:
         """The state whose row i is row `rows[i]` of the same source."""
-        return {**state, "layers": take_rows(state["layers"], rows)}
+        changing = {key: state[key] for key in state if key != "memory"}
+        return {**state, **take_rows(changing, rows)}
+
+    def coverage(self, state: dict[str, Any]) -> tuple[Tensor, Tensor]:
+        """How much attention each place of the source has had, for `BeamSearch`.
+
+        Returns:
+            The sum of the weights over the steps, float32 `(B, S)`, and the mask of the
+            source, bool `(B, S)`.
+
+        Raises:
+            ValueError: `` A model without attention has no coverage... ``
+        """
+        if self.attention is None:
+            raise ValueError(
+                message(
+                    "A model without attention has no coverage.",
+                    fix="Take `coverage_penalty=0`.",
+                    attention=None,
+                )
+            )
+        return state["coverage"], state["memory"]["memory_mask"]
 
     def get_config(self) -> dict[str, Any]:
         return {

@@ -5,6 +5,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from generation.table_model import END, TableModel, all_rows, log_softmax
+from keras import ops
 
 from kseq.generation import BeamSearch, Greedy, generate
 
@@ -116,6 +117,61 @@ def test_one_beam_is_greedy_where_no_row_ends():
     np.testing.assert_allclose(one.scores, greedy.scores, rtol=1e-6)
 
 
+class Attending(TableModel):
+    """Looks at one of three places of the source, by the id that it reads."""
+
+    def start(self, prompt_ids, max_new_tokens):
+        last, state = super().start(prompt_ids, max_new_tokens)
+        zeros = ops.zeros((*ops.shape(last), 4), "float32")
+        return last, {**state, "coverage": zeros}
+
+    def step(self, token_ids, state):
+        logits, state = super().step(token_ids, state)
+        weights = ops.take(ops.convert_to_tensor(WEIGHTS), token_ids, axis=0)
+        return logits, {**state, "coverage": state["coverage"] + weights}
+
+    def coverage(self, state):
+        mask = np.array([[True, True, True, False]])
+        return state["coverage"], ops.broadcast_to(mask, state["coverage"].shape)
+
+
+# the fourth place is padding
+WEIGHTS = np.array(
+    [[0.9, 0.05, 0.05, 0], [0.8, 0.1, 0.1, 0], [0.3, 0.3, 0.4, 0], [0.1, 0.8, 0.1, 0],
+     [0.1, 0.2, 0.7, 0]], "float32",
+)  # fmt: skip
+
+
+def test_the_coverage_penalty_of_the_paper():
+    state = {"coverage": np.array([[1, 1.2, 0.8, 0.0]], "float32")}
+    got = BeamSearch(1, coverage_penalty=0.2).coverages_penalty(Attending([]), state)
+    assert float(got[0]) == pytest.approx(-0.0446287103, rel=1e-5)
+
+
+def test_wide_beams_with_coverage_equal_exhaustive_search():
+    tables = np.random.default_rng(4).normal(0, 1.5, (30, N, N))
+    prompts = np.stack([np.arange(30), np.ones(30, int)], axis=1)
+    search = BeamSearch(
+        BEGINNINGS, length_penalty=0.6, coverage_penalty=0.8, num_return=3
+    )
+    found = generate(
+        Attending(tables), prompts, LENGTH, strategy=search, stop_ids=[END],
+        batch_size=3,
+    )  # fmt: skip
+    for row, table in enumerate(tables):
+        score = {}
+        for y, p in all_rows(table, 1, LENGTH).items():
+            covered = WEIGHTS[[1, *y[:-1]], :3].astype("float64").sum(0)
+            penalty = 0.8 * np.log(np.minimum(covered, 1)).sum()
+            score[y] = p / length_penalty(len(y), 0.6) + penalty
+        assert_found(found, row, sorted(score.values(), reverse=True)[:3], score)
+
+
+def test_coverage_needs_a_model_that_attends():
+    with pytest.raises(TypeError, match=r"needs a model with a `coverage`.*TableModel"):
+        search_tables(np.zeros((1, N, N)), num_beams=2, coverage_penalty=0.2)
+
+
 def test_places_without_a_hypothesis_are_empty():
     """Two rows are possible, where four are asked for."""
     table = np.full((1, 4, 4), -np.inf)
@@ -148,9 +204,10 @@ def test_log_probabilities_are_those_of_each_token():
     [
         ({"num_beams": 0}, "`num_beams` must be a positive integer"),
         ({"num_beams": 2, "length_penalty": -1.0}, "`length_penalty` must be a number"),
+        ({"num_beams": 2, "coverage_penalty": -1.0}, "`coverage_penalty` must be a "),
         ({"num_beams": 2, "num_return": 3}, "`num_return` must be at most `num_beams`"),
     ],
-    ids=["beams", "penalty", "return"],
+    ids=["beams", "length", "coverage", "return"],
 )
 def test_bad_arguments_are_named(options, words):
     with pytest.raises(ValueError, match=words):
