@@ -5,12 +5,15 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import keras
+
 from kseq._checks import check_size, message
 from kseq.data.vocabulary import END, MARKS, PAD, START
 
 SMALLEST = len(MARKS) + 256
 
 
+@keras.saving.register_keras_serializable(package="kseq")
 class BytePairTokenizer:
     """Maps text to ids of sub-words and back, for any text and without loss.
 
@@ -178,6 +181,15 @@ class BytePairTokenizer:
         """Writes the merges as a JSON list of pairs."""
         text = json.dumps(self.merges, ensure_ascii=False)
         Path(path).write_text(text, encoding="utf-8")
+
+    def get_config(self) -> dict[str, Any]:
+        """What makes the like, so that Keras saves it with a model."""
+        return {"merges": [list(pair) for pair in self.merges]}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> "BytePairTokenizer":
+        """What `get_config` describes."""
+        return cls(**config)
 
     @classmethod
     def load(cls, path: str | Path) -> "BytePairTokenizer":

@@ -3,6 +3,9 @@
 import json
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
+
+import keras
 
 from kseq._checks import message
 
@@ -10,6 +13,7 @@ PAD, START, END = 0, 1, 2
 MARKS = ("<pad>", "<s>", "</s>")
 
 
+@keras.saving.register_keras_serializable(package="kseq")
 class Vocabulary:
     """Maps symbols to token ids and back.
 
@@ -102,6 +106,15 @@ class Vocabulary:
         """Writes the symbols, without the marks, as a JSON list."""
         text = json.dumps(self.tokens[len(MARKS) :], ensure_ascii=False)
         Path(path).write_text(text, encoding="utf-8")
+
+    def get_config(self) -> dict[str, Any]:
+        """What makes the like, so that Keras saves it with a model."""
+        return {"tokens": list(self.tokens[len(MARKS) :])}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> "Vocabulary":
+        """What `get_config` describes."""
+        return cls(**config)
 
     @classmethod
     def load(cls, path: str | Path) -> "Vocabulary":

@@ -21,7 +21,9 @@ class DecodeStep(Protocol):
     memory of an encoder. All but scalars have the batch first, and a step changes
     neither structure nor shapes nor dtypes. Every model of `kseq.models` that makes
     tokens is one. One of a user's own needs `start` and `step`, and `variables` with
-    what they read, which a Keras model has:
+    what they read, which a Keras model has. One whose prompt is of another vocabulary
+    than its tokens says `continues_prompt = False`: filters then see no prompt.
+
 
     >>> class Bigrams(keras.Model):
     ...     def __init__(self, vocabulary_size):

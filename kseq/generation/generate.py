@@ -147,7 +147,7 @@ def stream(
 
     def begin(prompt_ids: Tensor) -> Progress:
         last, state = model.start(prompt_ids, length)
-        return first_progress(prompt_ids, last, state, length)
+        return first_progress(_history(model, prompt_ids), last, state, length)
 
     def go_on(progress: Progress, rows: Tensor, seed: Tensor) -> Progress:
         until = ops.minimum(progress.t + chunk, length)
@@ -163,8 +163,7 @@ def stream(
     while made < length and not np.all(progress.ended):
         progress = Progress(*more(progress, rows, seeds(seed)))
         now = int(progress.t)
-        tokens = ops.convert_to_numpy(progress.token_ids)
-        yield tokens[:, prompts.shape[1] + made : prompts.shape[1] + now]
+        yield ops.convert_to_numpy(progress.token_ids)[:, -length:][:, made:now]
         made = now
 
 
@@ -200,7 +199,7 @@ def _choose(
         end = advance(
             model.step,
             strategy,
-            first_progress(prompt_ids, last, state, length),
+            first_progress(_history(model, prompt_ids), last, state, length),
             length,
             stop_ids=stop_ids,
             seed=seed,
@@ -227,6 +226,11 @@ def _speculate(
         return token_ids, log_p, ops.sum(log_p, axis=1)
 
     return decode
+
+
+def _history(model: DecodeStep, prompt_ids: Tensor) -> Tensor:
+    """The ids `(B, H)` before the first new one; a source is in another language."""
+    return prompt_ids if getattr(model, "continues_prompt", True) else prompt_ids[:, :0]
 
 
 def _cached(

@@ -15,7 +15,7 @@ class Progress(NamedTuple):
 
     Attributes:
         t: int `()`. How many tokens were made.
-        token_ids: int `(B, P + L)`. The prompt and what follows it, then 0.
+        token_ids: int `(B, H + L)`. The history and what follows it, then 0.
         log_probabilities: float32 `(B, L)`. Of each new token, by the model itself.
         last: int `(B,)`. What the next step reads.
         ended: bool `(B,)`.
@@ -31,14 +31,14 @@ class Progress(NamedTuple):
 
 
 def first_progress(
-    prompt_ids: Tensor, last: Tensor, state: State, length: int
+    history: Tensor, last: Tensor, state: State, length: int
 ) -> Progress:
-    """Before the first of `length` new tokens."""
+    """Before the first of `length` new tokens, after `history` `(B, H)`."""
     batch = ops.shape(last)[0]
     room = ops.zeros((batch, length), "int32")
     return Progress(
         ops.convert_to_tensor(0, "int32"),
-        ops.concatenate([ops.cast(prompt_ids, "int32"), room], axis=1),
+        ops.concatenate([ops.cast(history, "int32"), room], axis=1),
         ops.zeros((batch, length), "float32"),
         ops.cast(last, "int32"),
         ops.zeros((batch,), "bool"),
@@ -63,7 +63,7 @@ def advance(
     Id 0, padding, is never chosen. A row that has ended is filled with it.
     """
     new = progress.log_probabilities.shape[1]
-    prompt = progress.token_ids.shape[1] - new
+    first = progress.token_ids.shape[1] - new
 
     def more(*progress: Any) -> Tensor:
         now = Progress(*progress)
@@ -82,7 +82,7 @@ def advance(
         log_p = ops.where(now.ended[:, None], 0.0, log_p)
         return Progress(
             now.t + 1,
-            ops.slice_update(now.token_ids, (0, prompt + now.t), chosen[:, None]),
+            ops.slice_update(now.token_ids, (0, first + now.t), chosen[:, None]),
             ops.slice_update(now.log_probabilities, (0, now.t), log_p),
             chosen,
             ops.logical_or(now.ended, is_one_of(chosen, stop_ids)),

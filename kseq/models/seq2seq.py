@@ -1,8 +1,10 @@
 """What encoder-decoders share: their ids, and decoding."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import keras
+import numpy as np
 from keras import ops
 
 from kseq import generation
@@ -19,6 +21,8 @@ class Seq2Seq(keras.Model):
 
     `source_vocabulary_size`, `start_id` and `end_id` are attributes of it.
     """
+
+    continues_prompt = False  # the source has ids of its own
 
     def start(self, source_ids: Tensor, max_new_tokens: int) -> tuple[Tensor, Any]:
         """Reads the source.
@@ -82,12 +86,7 @@ class Seq2Seq(keras.Model):
         It compiles once for each number of rows up to `batch_size`, source length
         rounded up to a multiple of 8, and other arguments but the seed.
         """
-        source = pad_prompts(
-            "source_ids",
-            source_ids,
-            self.source_vocabulary_size,
-            multiple=_LENGTH_MULTIPLE,
-        )
+        source = self._padded(source_ids)
         return generation.generate(
             self,
             source,
@@ -96,6 +95,34 @@ class Seq2Seq(keras.Model):
             stop_ids=(self.end_id,),
             seed=seed,
             batch_size=batch_size,
+        )
+
+    def stream(
+        self, source_ids: Any, *, max_length: int | None = None, **options: Any
+    ) -> Iterator[np.ndarray]:
+        """Yields the ids of `generate` as they are made.
+
+        Args:
+            source_ids: as `generate` takes them.
+            max_length: int, the most ids of a row, its end included. Defaults to
+                `None`, as in `generate`.
+            **options: `strategy`, `seed` and `chunk_size` of `kseq.generation.stream`.
+
+        Yields:
+            int32 `(B, n)`, n at most `chunk_size`; 0 behind the end of a row.
+        """
+        source = self._padded(source_ids)
+        length = 2 * source.shape[1] if max_length is None else max_length
+        return generation.stream(
+            self, source, length, stop_ids=(self.end_id,), **options
+        )
+
+    def _padded(self, source_ids: Any) -> np.ndarray:
+        return pad_prompts(
+            "source_ids",
+            source_ids,
+            self.source_vocabulary_size,
+            multiple=_LENGTH_MULTIPLE,
         )
 
 

@@ -6,7 +6,7 @@ from helpers import to_numpy
 from models.small_models import language_model, recurrent, seq2seq, spread
 
 import kseq
-from kseq.generation import BeamSearch, Greedy
+from kseq.generation import BeamSearch, Greedy, RepetitionPenalty
 
 PROMPTS = [[5, 6, 7, 8], [3, 4, 10, 9, 2, 6, 5], [11]]
 SOURCES = [[4, 9, 8, 7, 6, 5, 2], [7, 3, 8, 2], [6, 2]]
@@ -141,6 +141,16 @@ def test_a_stream_of_a_model():
     chunks = list(model.stream(PROMPTS, 5, chunk_size=2))
     whole = model.generate(PROMPTS, 5).token_ids
     np.testing.assert_array_equal(np.concatenate(chunks, axis=1), whole)
+
+
+def test_a_source_is_no_history():
+    """Its ids are of another vocabulary: 10 in the one is none of the other's."""
+    model = recurrent_seq2seq()
+    strategy = Greedy([RepetitionPenalty(1e6)])
+    made = model.generate([[10, 10, 2]], max_length=4, strategy=strategy)
+    want = model.generate([[10, 10, 2]], max_length=1).token_ids[0, 0]
+    assert made.token_ids[0, 0] == want
+    assert len(set(made.token_ids[0].tolist())) == made.lengths[0]
 
 
 @pytest.mark.parametrize(
