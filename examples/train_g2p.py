@@ -11,6 +11,7 @@ from pathlib import Path
 import keras
 
 import kseq
+from kseq.generation import BeamSearch
 
 # epochs, units, layers, batch, buckets, learning rate, dropout, smoothing
 SETTINGS = {
@@ -29,7 +30,8 @@ HEADS = 4  # of the Transformer
 QUICK_WORDS = 200  # of each part
 WARMUP = 0.05  # share of the steps in which the learning rate rises
 CLIP_NORM = 1.0
-DECODE_BATCH, MAX_PHONES = 256, 30  # the longest word has 28 phones, then the end
+DECODE_BATCH, BEAMS = 256, 4
+MAX_PHONES = 30  # the longest word has 28, then the end
 NUM_SAMPLES, NUM_PROBES = 12, 4
 SEED = 0
 
@@ -78,7 +80,12 @@ def pronounce(model, data, words):
     """Phones that the model says for each word, as a dict."""
     words = sorted(words, key=len)  # a batch of short words is decoded in few steps
     letters = [data.graphemes.encode([*word, "</s>"]) for word in words]
-    spoken = model.generate(letters, max_length=MAX_PHONES, batch_size=DECODE_BATCH)
+    spoken = model.generate(
+        letters,
+        max_length=MAX_PHONES,
+        batch_size=DECODE_BATCH,
+        strategy=BeamSearch(BEAMS),
+    )
     return dict(zip(words, map(data.phonemes.decode, spoken.token_ids)))
 
 

@@ -3,6 +3,8 @@
 from functools import partial
 from typing import Any
 
+import keras
+
 from kseq._checks import message
 from kseq.layers import PositionEmbedding
 
@@ -25,6 +27,7 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
             "num_heads": 12,
             "positions": partial(PositionEmbedding, 1024),
             "activation": "gelu_tanh",
+            "kernel_initializer": partial(keras.initializers.RandomNormal, stddev=0.02),
             "dropout": 0.1,
         },
         "llama-tiny": {

@@ -32,6 +32,7 @@ class TransformerBuilder(TransformerModel):
     placement: str
     dropout: float
     use_bias: bool
+    kernel_initializer: keras.initializers.Initializer
     remat: bool
     _stack_options: StackOptions
 
@@ -132,6 +133,7 @@ class TransformerBuilder(TransformerModel):
             "positions": positions_config(self.positions),
             **{name: getattr(self, name) for name in self.OWN_ARGUMENTS},
             **{name: getattr(self, name) for name in STACK_ARGUMENTS},
+            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
         }
 
     @classmethod

@@ -48,6 +48,8 @@ class TransformerEncoder(TransformerBuilder):
         dropout: probability in [0, 1), of embeddings, attention weights and each
             sublayer's outputs. Defaults to `0.0`.
         use_bias: bool. Whether projections have biases. Defaults to `True`.
+        kernel_initializer: that of the kernels of all blocks, such as GPT-2's and
+            BERT's `RandomNormal(stddev=0.02)`. Defaults to `"glorot_uniform"`.
         remat: bool. True computes the activations of a block again in the backward
             pass, rather than keep them. Defaults to `False`.
         trainable: bool. Whether its weights are trained. Defaults to `True`.
@@ -97,6 +99,7 @@ class TransformerEncoder(TransformerBuilder):
         placement: str = "pre",
         dropout: float = 0.0,
         use_bias: bool = True,
+        kernel_initializer: Any = "glorot_uniform",
         remat: bool = False,
         name: str | None = None,
         trainable: bool = True,
@@ -115,6 +118,7 @@ class TransformerEncoder(TransformerBuilder):
             placement=placement,
             dropout=dropout,
             use_bias=use_bias,
+            kernel_initializer=kernel_initializer,
             remat=remat,
             dtype=dtype,
         )

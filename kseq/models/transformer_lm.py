@@ -57,6 +57,8 @@ class TransformerLM(TransformerBuilder, LanguageModel):
         dropout: probability in [0, 1), of embeddings, attention weights and each
             sublayer's outputs. Defaults to `0.0`.
         use_bias: bool. Whether projections have biases. Defaults to `True`.
+        kernel_initializer: that of the kernels of all blocks, such as GPT-2's and
+            BERT's `RandomNormal(stddev=0.02)`. Defaults to `"glorot_uniform"`.
         tie_embeddings: bool. Whether the logits use the table of the embeddings.
             Defaults to `True`.
         packed: bool. True takes several documents a row, as `kseq.data.pack` makes
@@ -112,6 +114,7 @@ class TransformerLM(TransformerBuilder, LanguageModel):
         placement: str = "pre",
         dropout: float = 0.0,
         use_bias: bool = True,
+        kernel_initializer: Any = "glorot_uniform",
         tie_embeddings: bool = True,
         packed: bool = False,
         remat: bool = False,
@@ -134,6 +137,7 @@ class TransformerLM(TransformerBuilder, LanguageModel):
             placement=placement,
             dropout=dropout,
             use_bias=use_bias,
+            kernel_initializer=kernel_initializer,
             remat=remat,
             dtype=dtype,
         )

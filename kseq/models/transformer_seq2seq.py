@@ -55,6 +55,8 @@ class TransformerSeq2Seq(TransformerBuilder, Seq2Seq, TrunkAndHead):
         dropout: probability in [0, 1), of embeddings, attention weights and each
             sublayer's outputs. Defaults to `0.0`.
         use_bias: bool. Whether projections have biases. Defaults to `True`.
+        kernel_initializer: that of the kernels of all blocks, such as GPT-2's and
+            BERT's `RandomNormal(stddev=0.02)`. Defaults to `"glorot_uniform"`.
         tie_embeddings: bool. Whether the logits use the target's table. Defaults to
             `True`.
         share_embeddings: bool. Whether source and target have one table. Defaults to
@@ -124,6 +126,7 @@ class TransformerSeq2Seq(TransformerBuilder, Seq2Seq, TrunkAndHead):
         placement: str = "pre",
         dropout: float = 0.0,
         use_bias: bool = True,
+        kernel_initializer: Any = "glorot_uniform",
         tie_embeddings: bool = True,
         share_embeddings: bool = False,
         start_id: int = 1,
@@ -164,6 +167,7 @@ class TransformerSeq2Seq(TransformerBuilder, Seq2Seq, TrunkAndHead):
             placement=placement,
             dropout=dropout,
             use_bias=use_bias,
+            kernel_initializer=kernel_initializer,
             remat=remat,
             dtype=dtype,
         )

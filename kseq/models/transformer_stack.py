@@ -43,6 +43,7 @@ class StackOptions:
     placement: str
     dropout: float
     use_bias: bool
+    kernel_initializer: Any
     remat: bool
     dtype: Any
 
@@ -69,6 +70,7 @@ class StackOptions:
             )
         check_choice("placement", self.placement, PLACEMENTS)
         check_rate("dropout", self.dropout)
+        self.kernel_initializer = keras.initializers.get(self.kernel_initializer)
         self.dtype = keras.dtype_policies.get(self.dtype)
 
     @property
@@ -165,6 +167,7 @@ class StackOptions:
             num_key_value_heads=self.num_key_value_heads,
             dropout=self.dropout,
             use_bias=self.use_bias,
+            kernel_initializer=self.kernel_initializer.clone(),
             dtype=self.dtype,
             name=name,
             **positions,
@@ -175,6 +178,7 @@ class StackOptions:
             self.feed_forward_dim,
             activation=self.activation,
             use_bias=self.use_bias,
+            kernel_initializer=self.kernel_initializer.clone(),
             dtype=self.dtype,
             name="feed_forward",
         )

@@ -156,7 +156,11 @@ def test_one_program_for_equal_arguments():
         ({"max_new_tokens": 0}, ValueError, "`max_new_tokens` must be a positive"),
         ({"stop_ids": [0]}, ValueError, "`stop_ids` must be a positive integer"),
         ({"batch_size": 0}, ValueError, "`batch_size` must be a positive integer"),
-        ({"strategy": "beam"}, TypeError, "`strategy` must be a Greedy, Sampling, Beam"),
+        (
+            {"strategy": "beam"},
+            TypeError,
+            "`strategy` must be a Greedy, Sampling, Beam",
+        ),
     ],
     ids=["length", "stop", "batch", "strategy"],
 )

@@ -112,6 +112,23 @@ def test_fit_learns_and_traces_once(trained):
 
 
 @pytest.mark.slow
+def test_kernels_are_drawn_as_asked():
+    """Each by itself, in every block of every builder; configs keep the initializer."""
+    options = {"kernel_initializer": keras.initializers.RandomNormal(stddev=0.02)}
+    sizes = {"num_layers": 2, "hidden_dim": 64, "num_heads": 4}
+    for model in (
+        kseq.models.TransformerLM(11, **sizes, **options),
+        kseq.models.TransformerEncoder(11, **sizes, **options),
+        kseq.models.TransformerSeq2Seq(11, 11, **sizes, **options),
+    ):
+        kernels = [w for w in model.weights if "kernel" in w.path]
+        assert len(kernels) == len({to_numpy(w).flat[0] for w in kernels}) >= 12
+        for kernel in kernels:
+            assert abs(to_numpy(kernel).std() - 0.02) < 0.002, kernel.path
+        again = type(model).from_config(model.get_config())
+        assert again.kernel_initializer.stddev == 0.02
+
+
 def test_a_trained_model_loads_and_goes_on(trained, tmp_path):
     """With its optimizer: the next steps are those of the model that was saved."""
     name, model, *_ = trained
