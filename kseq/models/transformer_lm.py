@@ -35,8 +35,9 @@ class TransformerLM(TransformerBuilder, LanguageModel):
     Norm placement: "pre" and "sandwich" train from the first step at any depth. "post"
     is Vaswani's: with more than 6 layers it needs a warm-up, such as
     `kseq.training.InverseSqrt`, or its loss stalls or turns NaN; `fit` warns of a
-    constant learning rate. Above some 12 layers a warm-up does not help either (Liu et
-    al.). "deepnorm" is Post-LN that trains at depth, by a scaled residual stream and
+    constant learning rate. Above some 12 layers it needs smaller first kernels as well,
+    such as `kernel_initializer=keras.initializers.RandomNormal(stddev=0.02)`, for with
+    Glorot's its gradient vanishes on the way to the first layer (Liu et al.). "deepnorm" is Post-LN that trains at depth, by a scaled residual stream and
     smaller first weights.
 
     Args:

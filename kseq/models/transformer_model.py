@@ -46,8 +46,9 @@ class TransformerModel(keras.Model):
                 f"Post-LN with {depth} layers and a constant learning rate is likely "
                 "to stall or diverge: its gradients are large before the norms have "
                 "settled. Warm up: keras.optimizers.Adam(kseq.training.InverseSqrt("
-                f"{width}, warmup_steps=4000)). Above some 12 layers that does not "
-                "help either: take placement='pre' or 'deepnorm'.",
+                f"{width}, warmup_steps=4000)). Above some 12 layers first "
+                "kernels must be smaller, too: kernel_initializer=keras.initializers."
+                "RandomNormal(stddev=0.02); or take placement='pre' or 'deepnorm'.",
                 stacklevel=3,
             )
 

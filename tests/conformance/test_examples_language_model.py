@@ -98,7 +98,7 @@ def test_train_deep(tmp_path, text):
     result = run(DEEP, "--quick", "--text", text, "--logdir", tmp_path)
     assert result.returncode == 0, result.stderr
     runs = json.loads((tmp_path / "deep.json").read_text())
-    post = ["post-8", "post-8-warmup", "post-24", "post-24-warmup"]
+    post = ["post-glorot", "post", "post-warmup"]
     assert list(runs) == ["pre-layer", "pre-rms", "deepnorm", *post]
     table = result.stdout.partition("start   middle      end\n")[2].splitlines()
     for line, (name, one) in zip(table, runs.items()):
@@ -107,12 +107,13 @@ def test_train_deep(tmp_path, text):
         assert len(losses) == 3
         assert np.isfinite(norms + losses).all()
         assert min(norms) > 0
-        assert losses[-1] < losses[0]
+        # Post-LN at a constant, high rate is there to fail
+        assert losses[-1] < losses[0] or name == "post"
         picked = [norms[0], norms[2], norms[3], *losses]
         assert line.split() == [name, "4", *(f"{x:.3g}" for x in picked), "finite"]
     # the warm-up does not change the model that it begins with
-    assert runs["post-8"]["gradient_norms"] == pytest.approx(
-        runs["post-8-warmup"]["gradient_norms"], rel=1e-3
+    assert runs["post"]["gradient_norms"] == pytest.approx(
+        runs["post-warmup"]["gradient_norms"], rel=1e-3
     )
     assert (tmp_path / "deep.png").read_bytes()[1:4] == b"PNG"
 
