@@ -37,8 +37,9 @@ class TransformerLM(TransformerBuilder, LanguageModel):
     `kseq.training.InverseSqrt`, or its loss stalls or turns NaN; `fit` warns of a
     constant learning rate. Above some 12 layers it needs smaller first kernels as well,
     such as `kernel_initializer=keras.initializers.RandomNormal(stddev=0.02)`, for with
-    Glorot's its gradient vanishes on the way to the first layer (Liu et al.). "deepnorm" is Post-LN that trains at depth, by a scaled residual stream and
-    smaller first weights.
+    Glorot's its gradient vanishes on the way to the first layer (Liu et al.).
+    "deepnorm" is Post-LN that trains at depth, by a scaled residual stream and smaller
+    first weights.
 
     Args:
         vocabulary_size: int. N, number of ids, padding included.

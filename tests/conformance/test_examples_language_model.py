@@ -144,7 +144,7 @@ def test_extrapolate_excludes_recurrent_models(text):
             "text byte-pairs model placement norm positions steps context logdir quick "
             "extrapolate",
         ),
-        (DEEP, "text models steps rate warmup logdir quick"),
+        (DEEP, "text models steps logdir quick"),
     ],
     ids=["language_model", "deep"],
 )
