@@ -44,7 +44,8 @@ def exposure_bias(model: Any, prompt_ids: Any, target_ids: Any) -> ExposureBias:
         `ExposureBias(teacher_forced, free_running, counts)`.
 
     Raises:
-        ValueError: `` `prompt_ids` and `target_ids` must have as many rows... ``
+        ValueError: `` `prompt_ids` and `target_ids` must have as many rows... ``, and
+            for ids that are none.
 
     Example:
 
@@ -59,17 +60,38 @@ def exposure_bias(model: Any, prompt_ids: Any, target_ids: Any) -> ExposureBias:
         Ranzato et al., 2015, "Sequence level training with recurrent neural
         networks", arXiv:1511.06732; Bengio et al., 2015, arXiv:1506.03099.
     """
-    prompts, targets = (np.asarray(x, "int32") for x in (prompt_ids, target_ids))
-    if prompts.ndim != 2 or targets.ndim != 2 or len(prompts) != len(targets):
+    prompts, targets = np.asarray(prompt_ids), np.asarray(target_ids)
+    for name, ids in (("prompt_ids", prompts), ("target_ids", targets)):
+        if ids.ndim != 2 or not ids.size or ids.dtype.kind not in "iu":
+            raise ValueError(
+                message(
+                    f"`{name}` must be integers of shape (B, T), at least one.",
+                    shape=ids.shape,
+                    dtype=str(ids.dtype),
+                )
+            )
+    if len(prompts) != len(targets):
         raise ValueError(
             message(
-                "`prompt_ids` and `target_ids` must have as many rows, (B, P) and "
-                "(B, T).",
+                "`prompt_ids` and `target_ids` must have as many rows.",
                 prompt_ids=prompts.shape,
                 target_ids=targets.shape,
             )
         )
+    prompts, targets = prompts.astype("int32"), targets.astype("int32")
     length = targets.shape[1]
+    # eagerly, for what a compiled program can't refuse: ids, and rows that are too long
+    vocabulary = model.step(*model.start(prompts, length))[0].shape[-1]
+    if targets.min() < 0 or targets.max() >= vocabulary:
+        raise ValueError(
+            message(
+                f"`target_ids` must lie in [0, {vocabulary}).",
+                smallest=int(targets.min()),
+                largest=int(targets.max()),
+            )
+        )
+    if hasattr(model, "check_length"):
+        model.check_length(int(np.count_nonzero(prompts, axis=1).max()) + length - 1)
 
     def losses(prompt_ids: Tensor, target_ids: Tensor, free_running: Tensor) -> Tensor:
         last, state = model.start(prompt_ids, length)

@@ -7,6 +7,7 @@ from keras import ops
 
 from kseq._checks import check_at_least_zero, check_size, message
 from kseq._typing import Tensor
+from kseq.generation.checks import check_logits, check_start
 from kseq.generation.decode_step import DecodeStep, State, reorder, take_rows
 from kseq.ops.categorical import without_padding
 
@@ -36,7 +37,8 @@ class BeamSearch:
             with a `coverage`, such as `kseq.models.RecurrentSeq2Seq`. Defaults to
             `0.0`.
         num_return: int, at most K. How many rows to return for each prompt, the best
-            first, on a new axis. None returns the best, without the axis.
+            first, on a new axis; where there are fewer, the rest have score -inf and
+            length 0. None returns the best, without the axis.
 
     References:
         Wu et al., 2016, "Google's neural machine translation system",
@@ -132,7 +134,7 @@ def beam_search(
     def body(*now: Any) -> tuple[Any, ...]:
         now = _Search(*now)
         logits, state = model.step(now.last, now.state)
-        log_p = without_padding(ops.log_softmax(ops.cast(logits, "float32")))
+        log_p = without_padding(ops.log_softmax(check_logits(logits, stop_ids)))
         log_p = ops.reshape(log_p, (batch, beams, -1))
         ended, covered = now.ended, coverage(state)
         for stop in stop_ids:
@@ -154,7 +156,7 @@ def beam_search(
         ops.convert_to_tensor(0, "int32"),
         _no_hypotheses(batch, beams, length, first=0.0),
         _no_hypotheses(batch, beams, length, first=float("-inf")),
-        ops.repeat(ops.cast(last, "int32"), beams),
+        ops.repeat(check_start(last), beams),
         take_rows(state, ops.repeat(ops.arange(batch, dtype="int32"), beams)),
     )
     end = _Search(*ops.while_loop(more, body, tuple(start)))

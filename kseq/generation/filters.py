@@ -5,7 +5,9 @@ logits. `history` are the ids so far, prompt included, 0 for none. These are val
 two that are equal share one compiled program.
 """
 
+import math
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 from keras import ops
@@ -143,10 +145,12 @@ def _keep(kept: Tensor, logits: Tensor) -> Tensor:
 
 
 def _check_above_zero(name: str, value: Any) -> None:
-    if not value > 0:
-        raise ValueError(message(f"`{name}` must be above 0.", **{name: value}))
+    if not isinstance(value, Real) or not 0 < float(value) < math.inf:
+        raise ValueError(
+            message(f"`{name}` must be a finite number above 0.", **{name: value})
+        )
 
 
 def _check_share(name: str, value: Any) -> None:
-    if not 0 < value <= 1:
+    if not isinstance(value, Real) or not 0 < float(value) <= 1:
         raise ValueError(message(f"`{name}` must be in (0, 1].", **{name: value}))

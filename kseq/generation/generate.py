@@ -11,6 +11,7 @@ from kseq._checks import check_size, message
 from kseq._typing import Tensor
 from kseq.backend import compiled
 from kseq.generation.beam_search import BeamSearch, beam_search
+from kseq.generation.checks import check_prompt_array, check_seed, check_stop_ids
 from kseq.generation.decode_step import DecodeStep
 from kseq.generation.speculative import Speculative, check_rewinding, speculate
 from kseq.generation.token_choice import Greedy, Sampling
@@ -56,7 +57,8 @@ def generate(
     Args:
         model: a `kseq.generation.DecodeStep`.
         prompt_ids: int array `(B, P)`, as the model's `start` takes it.
-        max_new_tokens: int, the most tokens of a row, a stop id included.
+        max_new_tokens: int, the most tokens of a row, a stop id included. Id 0,
+            padding, is never one of them.
         strategy: `Greedy()`, `Sampling()`, `BeamSearch(4)` or `Speculative(draft)`.
             Defaults to `Greedy()`.
         stop_ids: ids that end a row. Defaults to none.
@@ -72,7 +74,7 @@ def generate(
         TypeError: `` `strategy` must be a Greedy, ... `` and, with `Speculative`,
             `` `model` must read several tokens at once... ``
     """
-    prompts = np.asarray(prompt_ids, "int32")
+    prompts, key_of_seed = check_prompt_array(prompt_ids), check_seed(seed)
     if not isinstance(strategy, Strategy):
         raise TypeError(
             message(
@@ -81,7 +83,10 @@ def generate(
                 strategy=strategy,
             )
         )
-    length, stops = check_size("max_new_tokens", max_new_tokens), _stops(stop_ids)
+    length, stops = (
+        check_size("max_new_tokens", max_new_tokens),
+        check_stop_ids(stop_ids),
+    )
     variables = list(model.variables)
     if isinstance(strategy, BeamSearch):
         function = _search(model, strategy, length, stops)
@@ -92,9 +97,11 @@ def generate(
         function = _choose(model, strategy, length, stops)
     key = ("generate", length, strategy, stops)
     decode = _cached(model, key, function, variables)
+    if not len(prompts):
+        return _nothing(strategy)
     size = min(check_size("batch_size", batch_size), len(prompts))
     batches = [
-        [ops.convert_to_numpy(x)[:rows] for x in decode(batch, numbers, seeds(seed))]
+        [ops.convert_to_numpy(x)[:rows] for x in decode(batch, numbers, key_of_seed)]
         for batch, numbers, rows in _batches(prompts, size)
     ]
     token_ids, log_probabilities, scores = map(
@@ -140,9 +147,12 @@ def stream(
         raise TypeError(
             message("`strategy` must be a Greedy or a Sampling.", strategy=strategy)
         )
-    length, stops = check_size("max_new_tokens", max_new_tokens), _stops(stop_ids)
+    length, stops = (
+        check_size("max_new_tokens", max_new_tokens),
+        check_stop_ids(stop_ids),
+    )
     chunk = check_size("chunk_size", chunk_size)
-    prompts = np.asarray(prompt_ids, "int32")
+    prompts, key_of_seed = check_prompt_array(prompt_ids), check_seed(seed)
     rows = np.arange(len(prompts), dtype="int32")
 
     def begin(prompt_ids: Tensor) -> Progress:
@@ -161,15 +171,22 @@ def stream(
     progress = first(prompts)
     made = 0
     while made < length and not np.all(progress.ended):
-        progress = Progress(*more(progress, rows, seeds(seed)))
+        progress = Progress(*more(progress, rows, key_of_seed))
         now = int(progress.t)
         yield ops.convert_to_numpy(progress.token_ids)[:, -length:][:, made:now]
         made = now
 
 
-def seeds(seed: int) -> np.ndarray:
-    """A seed as `kseq.ops.hash_bits` takes it."""
-    return np.array([seed % 2**31, 0], "int32")
+def _nothing(strategy: Strategy) -> Generated:
+    """What follows no prompts at all."""
+    count = getattr(strategy, "num_return", None)
+    shape = (0,) if count is None else (0, count)
+    return Generated(
+        np.zeros((*shape, 1), "int32"),
+        np.zeros(shape, "int32"),
+        np.zeros((*shape, 1), "float32"),
+        np.zeros(shape, "float32"),
+    )
 
 
 def _search(
@@ -244,10 +261,6 @@ def _cached(
     if key not in programs:
         programs[key] = compiled(function, variables)
     return programs[key]
-
-
-def _stops(stop_ids: Sequence[int]) -> tuple[int, ...]:
-    return tuple(sorted({check_size("stop_ids", stop) for stop in stop_ids}))
 
 
 def _batches(

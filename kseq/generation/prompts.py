@@ -34,18 +34,19 @@ def pad_prompts(
             [0, N)... ``; with `left`, `` ... at least one id that is not 0... ``
     """
     rows = [np.asarray(row) for row in prompts]
-    bad = [row for row in rows if row.ndim != 1 or not row.size]
-    bad += [row for row in rows if row.dtype.kind not in "iu"]
-    if bad or not rows:
-        shown = bad[0] if bad else prompts
-        raise ValueError(
-            message(
-                f"`{name}` must be rows of integers, at least one in each.",
-                fix="An array of shape (B, P), or a list of lists.",
-                shape=np.shape(shown),
-                dtype=str(np.asarray(shown).dtype),
+    for i, row in enumerate(rows):
+        if row.ndim != 1 or not row.size or row.dtype.kind not in "iu":
+            raise ValueError(
+                message(
+                    f"`{name}` must be rows of integers, at least one in each.",
+                    fix="An array of shape (B, P), or a list of lists.",
+                    row=i,
+                    shape=row.shape,
+                    dtype=str(row.dtype),
+                )
             )
-        )
+    if not rows:
+        return np.zeros((0, multiple), "int32")
     low, high = min(map(np.min, rows)), max(map(np.max, rows))
     if low < 0 or high >= vocabulary_size:
         raise ValueError(

@@ -7,6 +7,7 @@ from keras import ops
 
 from kseq._checks import check_size, message
 from kseq._typing import Tensor
+from kseq.generation.checks import check_logits
 from kseq.generation.decode_step import DecodeStep, State
 from kseq.generation.token_choice import Greedy, Sampling
 from kseq.generation.token_loop import is_one_of
@@ -41,8 +42,8 @@ class Speculative:
     Args:
         draft: a smaller model over the same ids.
         num_draft: int. K. Defaults to `4`.
-        choice: `Greedy()` or `Sampling()`, whose filters hold for both. Defaults to
-            `Greedy()`.
+        choice: `Greedy()` or `Sampling()`, whose filters hold for both. (A seed then
+            gives other tokens than without a draft.) Defaults to `Greedy()`.
 
     Both models need `read` and `rewind`, as `kseq.models.TransformerLM` has them.
 
@@ -144,7 +145,16 @@ def _round(
     )
     read = ops.stack([now.last, *guesses], axis=1)  # (B, K + 1)
     logits, state = model.read(read, now.state)
+    check_logits(logits[:, 0], stop_ids)
     logits = ops.cast(logits, "float32")
+    if draft_log_p[0].shape[-1] != logits.shape[-1]:
+        raise ValueError(
+            message(
+                "`draft` must have the vocabulary of the model.",
+                draft=draft_log_p[0].shape[-1],
+                model=logits.shape[-1],
+            )
+        )
     log_p = [
         _filtered(strategy.choice, logits[:, i], history)
         for i, history in enumerate(histories)

@@ -1,6 +1,6 @@
 """How the next token is chosen of its logits: the most probable, or at random."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from keras import ops
@@ -45,8 +45,8 @@ class Sampling:
 
         y_t ~ softmax(filters(z_t))
 
-    as argmax(z + g) with Gumbel noise g, a hash of the seed, the row, the position and
-    the token: the same on every backend, and for a row the same in any batch.
+    as argmax(z + g) with Gumbel noise g, a hash of the seed, the number of the row, the
+    position and the token: the same on every backend and for every `batch_size`.
 
     Args:
         filters: what changes the logits first, one after the other, such as
@@ -78,14 +78,15 @@ class Sampling:
 
 
 def _check_filters(strategy: Greedy | Sampling) -> None:
-    filters = tuple(strategy.filters)
-    for given in filters:
-        if not callable(given):
+    given = strategy.filters
+    filters = tuple(given) if isinstance(given, Iterable) else (None,)
+    for filter_ in filters:
+        if not callable(filter_):
             raise TypeError(
                 message(
-                    "`filters` must be functions of logits and history.",
-                    fix="Such as kseq.generation.TopK(50).",
-                    filters=filters,
+                    "`filters` must be a list of functions of logits and history.",
+                    fix="Such as [kseq.generation.TopK(50)].",
+                    filters=given,
                 )
             )
     object.__setattr__(strategy, "filters", filters)  # a tuple has a hash

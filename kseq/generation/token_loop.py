@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 from keras import ops
 
 from kseq._typing import Tensor
+from kseq.generation.checks import check_logits, check_start
 from kseq.generation.decode_step import State, Step
 from kseq.generation.token_choice import Greedy, Sampling
 from kseq.ops.categorical import without_padding
@@ -34,13 +35,14 @@ def first_progress(
     history: Tensor, last: Tensor, state: State, length: int
 ) -> Progress:
     """Before the first of `length` new tokens, after `history` `(B, H)`."""
+    last = check_start(last)
     batch = ops.shape(last)[0]
     room = ops.zeros((batch, length), "int32")
     return Progress(
         ops.convert_to_tensor(0, "int32"),
         ops.concatenate([ops.cast(history, "int32"), room], axis=1),
         ops.zeros((batch, length), "float32"),
-        ops.cast(last, "int32"),
+        last,
         ops.zeros((batch,), "bool"),
         state,
     )
@@ -60,7 +62,8 @@ def advance(
 
         z_t, state_t = step(y_{t-1}, state_{t-1});  y_t = choose(filters(z_t))
 
-    Id 0, padding, is never chosen. A row that has ended is filled with it.
+    Id 0, padding, is never chosen. A row that has ended is filled with it; so is one of
+    which filters leave no token.
     """
     new = progress.log_probabilities.shape[1]
     first = progress.token_ids.shape[1] - new
@@ -72,20 +75,21 @@ def advance(
     def body(*progress: Any) -> tuple[Any, ...]:
         now = Progress(*progress)
         logits, state = step(now.last, now.state)
-        logits = ops.cast(logits, "float32")
+        logits = check_logits(logits, stop_ids)
         chosen_from = without_padding(logits)
         for change in strategy.filters:
             chosen_from = change(chosen_from, now.token_ids)
         chosen = strategy.choose(chosen_from, seed, rows, now.t)
         chosen = ops.where(now.ended, 0, chosen)
+        none = chosen == 0  # also where filters have left nothing
         log_p = ops.take_along_axis(ops.log_softmax(logits), chosen[:, None], axis=-1)
-        log_p = ops.where(now.ended[:, None], 0.0, log_p)
+        log_p = ops.where(none[:, None], 0.0, log_p)
         return Progress(
             now.t + 1,
             ops.slice_update(now.token_ids, (0, first + now.t), chosen[:, None]),
             ops.slice_update(now.log_probabilities, (0, now.t), log_p),
             chosen,
-            ops.logical_or(now.ended, is_one_of(chosen, stop_ids)),
+            ops.logical_or(none, is_one_of(chosen, stop_ids)),
             state,
         )
 

@@ -60,8 +60,8 @@ class LanguageModel(TrunkAndHead):
             prompts: rows of ids, lists of any lengths or an int array `(B, P)` in which
                 0 is padding. A row gives the same tokens as it would alone.
             max_new_tokens: int, the most tokens of a row, a stop id included.
-            strategy: `kseq.generation.Greedy()`, `Sampling()` or `BeamSearch(4)`.
-                Defaults to `Greedy()`.
+            strategy: `kseq.generation.Greedy()`, `Sampling()`, `BeamSearch(4)` or
+                `Speculative(draft)`. Defaults to `Greedy()`.
             stop_ids: ids that end a row. Defaults to none.
             seed: int, of `Sampling`: the same one gives the same tokens. Defaults to
                 `0`.
@@ -79,9 +79,12 @@ class LanguageModel(TrunkAndHead):
         It compiles once for each number of rows up to `batch_size`, length of the
         longest prompt rounded up to a multiple of 16, and other arguments but the seed.
         """
+        ids = self._padded(prompts, max_new_tokens)
+        if isinstance(draft := getattr(strategy, "draft", None), LanguageModel):
+            draft._padded(prompts, max_new_tokens)
         return generation.generate(
             self,
-            self._padded(prompts, max_new_tokens),
+            ids,
             max_new_tokens,
             strategy=strategy,
             stop_ids=stop_ids,
@@ -115,7 +118,7 @@ class LanguageModel(TrunkAndHead):
             multiple=_LENGTH_MULTIPLE,
             left=True,
         )
-        longest = int(np.count_nonzero(ids, axis=1).max())
+        longest = int(np.count_nonzero(ids, axis=1).max(initial=1))
         # the last token that is made is not read
         self.check_length(longest + check_size("max_new_tokens", max_new_tokens) - 1)
         return ids

@@ -19,7 +19,7 @@ class TextGenerator(keras.Model):
         model: a language model or an encoder-decoder of `kseq.models`.
         tokenizer: what its tokens mean: a `kseq.data.BytePairTokenizer`, a
             `kseq.data.Vocabulary`, or an object of a registered class with `encode`,
-            `decode` and `get_config`.
+            `decode`, `get_config` and a length.
         source_tokenizer: that of the source of an encoder-decoder. Defaults to
             `tokenizer`.
 
@@ -32,6 +32,7 @@ class TextGenerator(keras.Model):
     Raises:
         TypeError: `` `model` must generate... `` and `` `tokenizer` must encode and
             decode... ``
+        ValueError: `` `tokenizer` must know all ids that the model makes. ``
 
     Example:
 
@@ -62,6 +63,16 @@ class TextGenerator(keras.Model):
             )
         self.model = model
         self.tokenizer = _check_tokenizer("tokenizer", tokenizer)
+        size = getattr(model, "target_vocabulary_size", None)
+        size = getattr(model, "vocabulary_size", size)
+        if size is not None and size > len(tokenizer):
+            raise ValueError(
+                message(
+                    "`tokenizer` must know all ids that the model makes.",
+                    tokenizer=len(tokenizer),
+                    model=size,
+                )
+            )
         self.source_tokenizer = tokenizer
         self.built = True  # its model was
         if source_tokenizer is not None:
@@ -88,10 +99,8 @@ class TextGenerator(keras.Model):
             `BeamSearch` a list of lists of them.
         """
         if isinstance(texts, str):
-            raise TypeError(
-                message("`texts` must be a list of texts.", fix="[text]", texts=texts)
-            )
-        made = self.model.generate(**self._arguments(texts, max_new_tokens), **options)
+            raise TypeError(message("`texts` must be a list of texts.", texts=texts))
+        made = self.model.generate(**(self._arguments(texts, max_new_tokens) | options))
         if made.token_ids.ndim == 3:
             return [list(map(self.tokenizer.decode, rows)) for rows in made.token_ids]
         return list(map(self.tokenizer.decode, made.token_ids))
@@ -110,7 +119,7 @@ class TextGenerator(keras.Model):
         ids: list[int] = []
         before = self.tokenizer.decode(ids)
         arguments = self._arguments([text], max_new_tokens)
-        for new in self.model.stream(**arguments, **options):
+        for new in self.model.stream(**(arguments | options)):
             ids.extend(new[0].tolist())
             # a character may be made of several tokens: only whole texts are decoded
             after = self.tokenizer.decode(ids)

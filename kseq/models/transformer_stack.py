@@ -70,7 +70,12 @@ class StackOptions:
             )
         check_choice("placement", self.placement, PLACEMENTS)
         check_rate("dropout", self.dropout)
-        self.kernel_initializer = keras.initializers.get(self.kernel_initializer)
+        initializer = keras.initializers.get(self.kernel_initializer)
+        if initializer is None:
+            raise ValueError(
+                message("`kernel_initializer` must be given.", kernel_initializer=None)
+            )
+        self.kernel_initializer = initializer
         self.dtype = keras.dtype_policies.get(self.dtype)
 
     @property

@@ -1,5 +1,6 @@
 """What both forms of scheduled sampling share: which tokens are true ones."""
 
+from numbers import Real
 from typing import Any
 
 import keras
@@ -26,7 +27,8 @@ class SampledInputs(keras.Model):
         self, model: keras.Model, gold: Any, *, seed: int | None = None, **kwargs: Any
     ) -> None:
         super().__init__(**kwargs)
-        if not callable(gold) and not 0 <= gold <= 1:
+        number = isinstance(gold, Real) and 0 <= float(gold) <= 1
+        if not callable(gold) and not number:
             raise ValueError(
                 message(
                     "`gold` must be a probability in [0, 1], that of a true token, or "

@@ -7,6 +7,7 @@ from helpers import to_numpy
 from models.small_models import language_model
 
 from kseq.diagnostics import exposure_bias
+from kseq.layers import PositionEmbedding
 
 N = 6
 
@@ -46,6 +47,18 @@ def test_a_position_without_tokens_has_no_mean():
     np.testing.assert_allclose(found.free_running, [np.log(N), np.nan])
 
 
-def test_other_rows_are_named():
-    with pytest.raises(ValueError, match="must have as many rows"):
-        exposure_bias(TableModel(np.zeros((1, N, N))), [[0, 1]], [[2], [3]])
+@pytest.mark.parametrize(
+    ("prompts", "targets", "words"),
+    [
+        ([[5]], [[2], [3]], "must have as many rows"),
+        ([[5]], [[99]], r"`target_ids` must lie in \[0, 13\).*largest=99"),
+        ([[99]], [[5]], r"Token ids must lie in \[0, input_dim\).*largest=99"),
+        ([[5]], [[1.5]], "`target_ids` must be integers"),
+        ([[5, 6, 7]], [[7, 8, 9]], "fewer learned positions"),
+    ],
+    ids=["rows", "target", "prompt", "floats", "length"],
+)
+def test_what_is_no_text_is_named(prompts, targets, words):
+    model = language_model(positions=PositionEmbedding(4))
+    with pytest.raises(ValueError, match=words):
+        exposure_bias(model, prompts, targets)

@@ -75,11 +75,11 @@ def test_large_vocabularies(seed):
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: Temperature(0.0), "`temperature` must be above 0"),
+        (lambda: Temperature(0.0), "`temperature` must be a finite number above 0"),
         (lambda: TopK(0), "`k` must be a positive integer"),
         (lambda: TopP(1.1), r"`p` must be in \(0, 1\]"),
         (lambda: MinP(0.0), r"`p` must be in \(0, 1\]"),
-        (lambda: RepetitionPenalty(0.0), "`penalty` must be above 0"),
+        (lambda: RepetitionPenalty(0.0), "`penalty` must be a finite number above 0"),
     ],
     ids=["temperature", "top_k", "top_p", "min_p", "penalty"],
 )

@@ -148,7 +148,9 @@ def test_models_that_can_not_rewind_are_named():
 
     with pytest.raises(TypeError, match=r"`draft` must read.*missing=\['read', 'rew"):
         Speculative(Serial())
-    strategy = Speculative(TableModel(table(0)))
+    strategy = Speculative(TableModel(np.zeros((1, N + 1, N + 1))))
+    with pytest.raises(ValueError, match="`draft` must have the vocabulary"):
+        generate(TableModel(table(0)), [[0, 1]], 3, strategy=strategy)
     with pytest.raises(TypeError, match=r"`model` must read several tokens"):
         generate(Serial(), [[1]], 3, strategy=strategy)
     with pytest.raises(TypeError, match="`choice` must be a Greedy or a Sampling"):

@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 from generation.table_model import END, TableModel, log_softmax
+from keras import ops
 
 from kseq.generation import (
+    BeamSearch,
     Greedy,
     RepetitionPenalty,
     Sampling,
@@ -150,11 +152,64 @@ def test_one_program_for_equal_arguments():
     assert len(traces) == 2
 
 
+def test_large_seeds_draw_apart():
+    model = TableModel(np.zeros((5, N, N)))
+    drawn = [
+        generate(model, prompts(), LENGTH, strategy=Sampling(), seed=seed).token_ids
+        for seed in (0, 2**31, 2**40, -1)
+    ]
+    assert len({ids.tobytes() for ids in drawn}) == 4
+
+
+def test_a_row_of_which_nothing_is_left_ends():
+    def nothing(logits, history):
+        return ops.where(history[:, :1] > 2, -np.inf, logits)
+
+    found = generate(TableModel(tables(0)), prompts(), 4, strategy=Greedy([nothing]))
+    assert found.lengths.tolist() == [4, 4, 4, 0, 0]
+    assert not found.log_probabilities[3:].any()
+    assert found.scores[3:].tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("strategy", [Greedy(), BeamSearch(3, num_return=2)], ids=str)
+def test_no_prompts_give_no_rows(strategy):
+    found = generate(TableModel(tables(0)), np.zeros((0, 2), int), 4, strategy=strategy)
+    shape = (0,) if isinstance(strategy, Greedy) else (0, 2)
+    assert found.token_ids.shape == (*shape, 1)
+    assert found.lengths.shape == found.scores.shape == shape
+
+
+@pytest.mark.parametrize(
+    ("method", "words"),
+    [
+        ("start", r"`start` must return ids \(B,\)"),
+        ("step", r"`step` must return logits \(B, N\)"),
+    ],
+)
+def test_models_that_answer_in_another_shape_are_named(method, words):
+    class Wrong(TableModel):
+        def start(self, *arguments):
+            last, state = super().start(*arguments)
+            return (last[:, None] if method == "start" else last), state
+
+        def step(self, *arguments):
+            logits, state = super().step(*arguments)
+            return logits[:, None], state
+
+    for strategy in (Greedy(), BeamSearch(2)):
+        with pytest.raises(ValueError, match=words):
+            generate(Wrong(tables(0)), prompts(), 3, strategy=strategy)
+
+
 @pytest.mark.parametrize(
     ("options", "error", "words"),
     [
         ({"max_new_tokens": 0}, ValueError, "`max_new_tokens` must be a positive"),
-        ({"stop_ids": [0]}, ValueError, "`stop_ids` must be a positive integer"),
+        ({"stop_ids": [0]}, ValueError, "`stop_ids` must be a list of positive"),
+        ({"stop_ids": 3}, ValueError, "`stop_ids` must be a list of positive"),
+        ({"stop_ids": [N]}, ValueError, r"`stop_ids` must lie in \[1, 7\)"),
+        ({"seed": 1.5}, ValueError, "`seed` must be an integer"),
+        ({"prompt_ids": [[0.5]]}, ValueError, "`prompt_ids` must be integers of shape"),
         ({"batch_size": 0}, ValueError, "`batch_size` must be a positive integer"),
         (
             {"strategy": "beam"},
@@ -162,12 +217,16 @@ def test_one_program_for_equal_arguments():
             "`strategy` must be a Greedy, Sampling, Beam",
         ),
     ],
-    ids=["length", "stop", "batch", "strategy"],
+    ids=["length", "stop", "list", "range", "seed", "floats", "batch", "strategy"],
 )
 def test_bad_arguments_are_named(options, error, words):
     with pytest.raises(error, match=words):
-        generate(TableModel(tables(0)), prompts(), **{"max_new_tokens": 3, **options})
-    with pytest.raises(TypeError, match=r"`filters` must be functions.*TopK"):
-        Greedy([0.9])
+        generate(
+            TableModel(tables(0)),
+            **{"prompt_ids": prompts(), "max_new_tokens": 3, **options},
+        )
+    for filters in ([0.9], Temperature(0.5)):
+        with pytest.raises(TypeError, match=r"`filters` must be a list.*TopK"):
+            Greedy(filters)
     with pytest.raises(TypeError, match="`strategy` must be a Greedy or a Sampling"):
         next(stream(TableModel(tables(0)), prompts(), 3, strategy=None))

@@ -63,5 +63,7 @@ def test_bad_arguments_are_named(sub_words):
         sub_words.generate("new", 3)
     with pytest.raises(TypeError, match=r"`tokenizer` must encode and decode.*'str'"):
         TextGenerator(sub_words.model, "words")
+    with pytest.raises(ValueError, match="`tokenizer` must know all ids"):
+        TextGenerator(sub_words.model, LETTERS)
     with pytest.raises(TypeError, match=r"`model` must generate.*Sequential"):
         TextGenerator(keras.Sequential(), LETTERS)
