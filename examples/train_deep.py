@@ -4,9 +4,7 @@ Models of the next character of a text: 100 blocks with Pre-LN, by LayerNorm or 
 RMSNorm, and with DeepNorm; and 24 blocks of Post-LN. Table, plot and JSON show the norm
 of each block's gradient before the first step, and the loss over the steps. A loss that
 stays at 3.3 nats, the entropy of the characters of English, has learned how frequent
-each is and nothing more. That is what Post-LN does with Glorot's first kernels, for its
-gradient vanishes on the way to the first block, and with BERT's smaller ones at a high
-learning rate. With those and a warm-up to that rate it trains.
+each is and nothing more.
 """
 
 import argparse

@@ -36,8 +36,8 @@ class TransformerLM(TransformerBuilder, LanguageModel):
     is Vaswani's: with more than 6 layers it needs a warm-up, such as
     `kseq.training.InverseSqrt`, or its loss stalls or turns NaN; `fit` warns of a
     constant learning rate. Above some 12 layers it needs smaller first kernels as well,
-    such as `kernel_initializer=keras.initializers.RandomNormal(stddev=0.02)`, for with
-    Glorot's its gradient vanishes on the way to the first layer (Liu et al.).
+    such as `kernel_initializer=keras.initializers.RandomNormal(stddev=0.02)`: with
+    Glorot's 24 layers stall, with or without a warm-up (`examples/train_deep.py`).
     "deepnorm" is Post-LN that trains at depth, by a scaled residual stream and smaller
     first weights.
 
