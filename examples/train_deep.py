@@ -3,8 +3,7 @@
 Models of the next character of a text: 100 blocks with Pre-LN, by LayerNorm or by
 RMSNorm, and with DeepNorm; and 24 blocks of Post-LN. Table, plot and JSON show the norm
 of each block's gradient before the first step, and the loss over the steps. A loss that
-stays at 3.3 nats, the entropy of the characters of English, has learned how frequent
-each is and nothing more.
+stays at 3.3 nats has learned how frequent each character is and nothing more.
 """
 
 import argparse

@@ -34,7 +34,14 @@ KINDS = {
     "Transformer": (TwoPassSampling, lambda: seq2seq(tie_embeddings=False)),
     "language model": (TwoPassSampling, language),
 }
-kinds = pytest.mark.parametrize("kind", KINDS)
+kinds = pytest.mark.parametrize(
+    "kind",
+    [
+        "recurrent",
+        "Transformer",
+        pytest.param("language model", marks=pytest.mark.slow),
+    ],
+)
 
 
 def inputs(kind, target=TARGETS):
@@ -68,7 +75,7 @@ def mixed(kind, model, gold):
     return found
 
 
-@pytest.mark.parametrize("gold", [1.0, 0.0])
+@pytest.mark.parametrize("gold", [pytest.param(1.0, marks=pytest.mark.slow), 0.0])
 @kinds
 def test_logits_are_those_of_the_mixed_tokens(kind, gold):
     trainer_class, make = KINDS[kind]
