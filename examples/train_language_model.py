@@ -88,9 +88,12 @@ def make_model(arguments, size, positions):
 
 def rows(ids, length):
     """A data set of a text cut into rows, where each token but one is a target once."""
-    inputs, targets, *_ = kseq.data.pack([ids], length)
+    ids, targets, segments, _ = kseq.data.pack([ids], length)
+    ids, targets = (
+        [x[real > 0] for x, real in zip(a, segments)] for a in (ids, targets)
+    )
     options = {"batch_size": max(1, READ_TOKENS // length), "num_buckets": 1}
-    return kseq.data.bucket_by_length(inputs, targets, shuffle=False, **options)
+    return kseq.data.bucket_by_length(ids, targets, shuffle=False, **options)
 
 
 def train(model, arguments, ids, dev, logdir):
