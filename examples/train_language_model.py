@@ -88,10 +88,8 @@ def make_model(arguments, size, positions):
 
 def rows(ids, length):
     """A data set of a text cut into rows, where each token but one is a target once."""
-    ids, targets, segments, _ = kseq.data.pack([ids], length)
-    ids, targets = (
-        [x[real > 0] for x, real in zip(a, segments)] for a in (ids, targets)
-    )
+    packed = kseq.data.pack([ids], length)  # ids, targets, segments (0 for padding)
+    ids, targets = ([x[s > 0] for x, s in zip(a, packed[2])] for a in packed[:2])
     options = {"batch_size": max(1, READ_TOKENS // length), "num_buckets": 1}
     return kseq.data.bucket_by_length(ids, targets, shuffle=False, **options)
 
