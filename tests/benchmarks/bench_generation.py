@@ -7,13 +7,20 @@ worst median / fastest run of a row: above 1.2 the machine was not quiet, run it
 where they are installed.
 """
 
-import argparse
 import logging
 import time
 
 import numpy as np
 from generation_peers import Case, generator, kseq_model, peer_names
-from measuring import gflops, headed, judged, medians, print_machine, print_table
+from measuring import (
+    gflops,
+    headed,
+    judged,
+    medians,
+    parse_sections,
+    print_machine,
+    print_table,
+)
 
 from kseq.generation import BeamSearch
 
@@ -107,22 +114,8 @@ def _call(run, prompts):
 SECTIONS = {"greedy": greedy, "beams": beams, "lengths": lengths}
 
 
-def parse_arguments():
-    described = (f"  {name:10} {f.__doc__}" for name, f in SECTIONS.items())
-    parser = argparse.ArgumentParser(
-        description=__doc__,
-        epilog="\n".join(["sections:", *described]),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument(
-        "--section", choices=SECTIONS, action="append", help="default: all"
-    )
-    parser.add_argument("--rounds", type=int, default=5, help="default: 5")
-    return parser.parse_args()
-
-
 def main():
-    options = parse_arguments()
+    options = parse_sections(__doc__, SECTIONS, rounds=5)
     logging.getLogger("tensorflow").setLevel("ERROR")
     print_machine(gflops())
     for name in options.section or SECTIONS:

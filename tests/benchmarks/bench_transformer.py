@@ -9,7 +9,6 @@ bench-transformer` runs all on TensorFlow. torch and keras-hub are peers where t
 installed.
 """
 
-import argparse
 import logging
 
 import vocabulary_memory
@@ -19,6 +18,7 @@ from measuring import (
     headed,
     judged,
     medians,
+    parse_sections,
     peak,
     print_machine,
     print_table,
@@ -106,22 +106,8 @@ def vocabulary(options):
 SECTIONS = {"step": step, "vocabulary": vocabulary}
 
 
-def parse_arguments():
-    described = (f"  {name:10} {f.__doc__}" for name, f in SECTIONS.items())
-    parser = argparse.ArgumentParser(
-        description=__doc__,
-        epilog="\n".join(["sections:", *described]),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument(
-        "--section", choices=SECTIONS, action="append", help="default: all"
-    )
-    parser.add_argument("--rounds", type=int, default=7, help="default: 7")
-    return parser.parse_args()
-
-
 def main():
-    options = parse_arguments()
+    options = parse_sections(__doc__, SECTIONS, rounds=7)
     # each peer is a function of its own, of which TensorFlow would warn
     logging.getLogger("tensorflow").setLevel("ERROR")
     options.gflops = gflops()

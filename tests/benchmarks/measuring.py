@@ -1,5 +1,6 @@
 """What the benches share: medians of runs in turns, peak memory, tables with goals."""
 
+import argparse
 import importlib.metadata
 import os
 import platform
@@ -17,6 +18,21 @@ from keras import ops
 
 # of the largest entry of a tensor; right answers are within 1e-5
 TOLERANCE = 1e-4
+
+
+def parse_sections(description, sections, *, rounds):
+    """The options of a bench of several sections, each a function with a docstring."""
+    described = (f"  {name:10} {f.__doc__}" for name, f in sections.items())
+    parser = argparse.ArgumentParser(
+        description=description,
+        epilog="\n".join(["sections:", *described]),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--section", choices=sections, action="append", help="default: all"
+    )
+    parser.add_argument("--rounds", type=int, default=rounds, help=f"default: {rounds}")
+    return parser.parse_args()
 
 
 def headed(name, goals):
