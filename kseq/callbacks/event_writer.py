@@ -1,12 +1,14 @@
 """TensorBoard event files, one per directory, without TensorFlow."""
 
 import itertools
+import json
 import os
 import socket
 import struct
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -41,7 +43,7 @@ def open_event_writer(directory: str | os.PathLike) -> "EventWriter":
 
 
 class EventWriter:
-    """Writes scalars, images and texts that every TensorBoard loader shows.
+    """Writes records that every TensorBoard loader shows.
 
     Each summary carries its plugin's name and its `data_class`: TensorBoard
     drops a series that lacks the latter without a word. Records reach the file
@@ -51,6 +53,7 @@ class EventWriter:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.users = 0
+        self._described: set[str] = set()
         directory.mkdir(parents=True, exist_ok=True)
         made_by = f"{socket.gethostname()}.{os.getpid()}.{next(_serial)}"
         name = f"events.out.tfevents.{int(time.time()):010d}.{made_by}"
@@ -90,6 +93,47 @@ class EventWriter:
         data_class = summary_pb2.DATA_CLASS_TENSOR
         self._add(step, [_value(tag, "text", data_class, _strings(strings))])
 
+    def tensor(
+        self,
+        tag: str,
+        array: Any,
+        step: int,
+        *,
+        plugin: str,
+        content: Mapping[str, Any],
+    ) -> None:
+        """Adds one float32 array to the series `tag` of the dashboard `plugin`.
+
+        `content` describes the series, in what JSON can hold. TensorBoard keeps that
+        of the first record, so only the first one of each file carries it.
+        """
+        array = np.asarray(array, "<f4")
+        tensor = tensor_pb2.TensorProto(
+            dtype=types_pb2.DT_FLOAT, tensor_content=array.tobytes()
+        )
+        for size in array.shape:
+            tensor.tensor_shape.dim.add(size=size)
+        data_class = summary_pb2.DATA_CLASS_TENSOR
+        value = _value(tag, plugin, data_class, tensor)
+        self._add(step, [self._describe(value, content)])
+
+    def blobs(
+        self,
+        tag: str,
+        blobs: Sequence[bytes],
+        step: int,
+        *,
+        plugin: str,
+        content: Mapping[str, Any],
+    ) -> None:
+        """Adds byte strings, which the dashboard `plugin` can read one by one.
+
+        `content` describes the series, as in `tensor`.
+        """
+        data_class = summary_pb2.DATA_CLASS_BLOB_SEQUENCE
+        value = _value(tag, plugin, data_class, _strings(blobs))
+        self._add(step, [self._describe(value, content)])
+
     def flush(self) -> None:
         """Hands everything written so far to the operating system."""
         self._records.flush()
@@ -101,6 +145,14 @@ class EventWriter:
         if self.users == 0:
             del _writers[self.directory]
             self._records.close()
+
+    def _describe(
+        self, value: summary_pb2.Summary.Value, content: Mapping[str, Any]
+    ) -> summary_pb2.Summary.Value:
+        if value.tag not in self._described:
+            self._described.add(value.tag)
+            value.metadata.plugin_data.content = json.dumps(content).encode()
+        return value
 
     def _add(self, step: int, values: list[summary_pb2.Summary.Value]) -> None:
         summary = summary_pb2.Summary(value=values)
@@ -119,7 +171,7 @@ def _value(
     return summary_pb2.Summary.Value(tag=tag, metadata=metadata, tensor=tensor)
 
 
-def _strings(strings: list[bytes]) -> tensor_pb2.TensorProto:
+def _strings(strings: Sequence[bytes]) -> tensor_pb2.TensorProto:
     tensor = tensor_pb2.TensorProto(dtype=types_pb2.DT_STRING, string_val=strings)
     tensor.tensor_shape.dim.add(size=len(strings))
     return tensor

@@ -1,5 +1,6 @@
 """One event file per directory, whole after a crash, readable by both loaders."""
 
+import json
 import subprocess
 import sys
 
@@ -7,6 +8,7 @@ import numpy as np
 import pytest
 from callbacks.events import load, picture, read_events
 from tensorboard.compat.proto import summary_pb2
+from tensorboard.util import tensor_util
 
 import kseq.callbacks.event_writer
 from kseq.callbacks.attention_picture import AttentionPanel, attention_png
@@ -40,6 +42,29 @@ def test_scalars_texts_and_images_come_back(writer, tmp_path):
     assert step == 5
     assert value[2] == png
     picture(value)
+
+
+def test_arrays_and_blobs_come_back_with_what_describes_them(writer, tmp_path):
+    array = np.array([[1.5, np.inf, -2.0], [0.0, np.nan, 1e-30]])
+    content = {"v": 1, "layers": ["a", "b"]}
+    for step in (7, 8):
+        writer.tensor("norms", array, step, plugin="one", content=content)
+        writer.blobs("maps", [b"\x00a", b""], step, plugin="two", content={"v": 1})
+    writer.flush()
+    events = load(tmp_path)
+    first, second = events.Tensors("norms")
+    for event in (first, second):
+        got = tensor_util.make_ndarray(event.tensor_proto)
+        np.testing.assert_array_equal(got, array.astype("float32"))
+    assert [event.step for event in events.Tensors("maps")] == [7, 8]
+    blobs = events.Tensors("maps")[1].tensor_proto
+    assert list(blobs.string_val) == [b"\x00a", b""]
+    assert [size.size for size in blobs.tensor_shape.dim] == [2]
+    assert json.loads(events.PluginTagToContent("one")["norms"]) == content
+    assert json.loads(events.PluginTagToContent("two")["maps"]) == {"v": 1}
+    assert events.SummaryMetadata("norms").data_class == summary_pb2.DATA_CLASS_TENSOR
+    blob_sequence = summary_pb2.DATA_CLASS_BLOB_SEQUENCE
+    assert events.SummaryMetadata("maps").data_class == blob_sequence
 
 
 def test_every_series_names_its_plugin_and_data_class(writer, tmp_path):
