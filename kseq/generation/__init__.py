@@ -10,6 +10,7 @@ from kseq.generation.filters import (
     TopP,
 )
 from kseq.generation.generate import Generated, Strategy, generate, stream
+from kseq.generation.prompt_lookup import PromptLookup
 from kseq.generation.speculative import Speculative
 from kseq.generation.token_choice import Greedy, Sampling
 
@@ -19,6 +20,7 @@ __all__ = [
     "Generated",
     "Greedy",
     "MinP",
+    "PromptLookup",
     "RepetitionPenalty",
     "Sampling",
     "Speculative",

@@ -13,7 +13,7 @@ from kseq.backend import compiled
 from kseq.generation.beam_search import BeamSearch, beam_search
 from kseq.generation.checks import check_prompt_array, check_seed, check_stop_ids
 from kseq.generation.decode_step import DecodeStep
-from kseq.generation.speculative import Speculative, check_rewinding, speculate
+from kseq.generation.speculative import Speculative, check_methods, speculate
 from kseq.generation.token_choice import Greedy, Sampling
 from kseq.generation.token_loop import Progress, advance, first_progress
 
@@ -239,14 +239,22 @@ def _choose(
 def _speculate(
     model: Any, strategy: Speculative, length: int, stop_ids: tuple[int, ...]
 ) -> Callable[..., Any]:
-    check_rewinding("model", model)
+    check_methods("model", model, "start", "step", "read", "rewind")
 
     def decode(prompt_ids: Tensor, rows: Tensor, seed: Tensor) -> Any:
+        history = _history(model, prompt_ids)
         end = speculate(
-            model, strategy, prompt_ids, length, stop_ids=stop_ids, seed=seed, rows=rows
+            model,
+            strategy,
+            prompt_ids,
+            history,
+            length,
+            stop_ids=stop_ids,
+            seed=seed,
+            rows=rows,
         )
         log_p = end.log_probabilities[:, :length]
-        first = prompt_ids.shape[1]
+        first = history.shape[1]
         token_ids = end.token_ids[:, first : first + length]
         return token_ids, log_p, ops.sum(log_p, axis=1)
 

@@ -7,7 +7,7 @@ from keras import ops
 
 from kseq._checks import check_size, message
 from kseq._typing import Tensor
-from kseq.generation.checks import check_logits
+from kseq.generation.checks import check_logits, check_start
 from kseq.generation.decode_step import DecodeStep, State
 from kseq.generation.token_choice import Greedy, Sampling
 from kseq.generation.token_loop import is_one_of
@@ -16,13 +16,17 @@ from kseq.ops.hash_bits import hash_uniform
 
 
 class Rewinding(DecodeStep, Protocol):
-    """A model that reads several tokens at once, and can forget the last of them."""
-
-    def read(self, token_ids: Tensor, state: State) -> tuple[Tensor, State]:
-        """Logits `(B, T, N)` of what follows each of `token_ids`, and the state."""
+    """A model that can forget the last tokens that it has read."""
 
     def rewind(self, state: State, counts: Tensor) -> State:
         """The state without the last `counts` `(B,)` tokens that were read."""
+
+
+class Reading(Rewinding, Protocol):
+    """A model that also reads several tokens at once."""
+
+    def read(self, token_ids: Tensor, state: State) -> tuple[Tensor, State]:
+        """Logits `(B, T, N)` of what follows each of `token_ids`, and the state."""
 
 
 @dataclass(frozen=True)
@@ -40,12 +44,14 @@ class Speculative:
     tokens of each row.
 
     Args:
-        draft: a smaller model over the same ids.
+        draft: a smaller model over the same ids, which takes the same prompts, or
+            `PromptLookup(vocabulary_size)`, which needs no weights.
         num_draft: int. K. Defaults to `4`.
         choice: `Greedy()` or `Sampling()`, whose filters hold for both. (A seed then
             gives other tokens than without a draft.) Defaults to `Greedy()`.
 
-    Both models need `read` and `rewind`, as `kseq.models.TransformerLM` has them.
+    Both need `rewind`, the model `read` too, as `kseq.models.TransformerLM` and
+    `TransformerSeq2Seq` have them.
 
     References:
         Leviathan et al., 2023, "Fast inference from transformers via speculative
@@ -58,7 +64,7 @@ class Speculative:
 
     def __post_init__(self) -> None:
         check_size("num_draft", self.num_draft)
-        check_rewinding("draft", self.draft)
+        check_methods("draft", self.draft, "start", "step", "rewind")
         if not isinstance(self.choice, Greedy | Sampling):
             raise TypeError(
                 message("`choice` must be a Greedy or a Sampling.", choice=self.choice)
@@ -71,7 +77,7 @@ class Rows(NamedTuple):
     Attributes:
         made: int `(B,)`. How many tokens a row has.
         rounds: int `()`. How often the model has run.
-        token_ids: int `(B, P + L + K + 1)`. The prompt and what follows it.
+        token_ids: int `(B, H + L + K + 1)`. The history and what follows it.
         log_probabilities: float32 `(B, L + K + 1)`. By the model itself.
         last: int `(B,)`. What is read next.
         ended: bool `(B,)`.
@@ -90,32 +96,34 @@ class Rows(NamedTuple):
 
 
 def speculate(
-    model: Rewinding,
+    model: Reading,
     strategy: Speculative,
     prompt_ids: Tensor,
+    history: Tensor,
     length: int,
     *,
     stop_ids: tuple[int, ...],
     seed: Tensor,
     rows: Tensor,
 ) -> Rows:
-    """At most `length` tokens after each prompt; behind the end stand zeros."""
-    guesses = strategy.num_draft
-    slack = guesses + 1  # a last round may go on past the length
+    """At most `length` tokens after each prompt; behind the end stand zeros.
+
+    `history` `(B, H)` is what filters see of the prompt.
+    """
+    slack = strategy.num_draft + 1  # a last round may go on past the length
     none = ops.zeros_like(rows)
-    state, draft_state = (
-        m.rewind(m.start(prompt_ids, length + slack)[1], none)
-        for m in (model, strategy.draft)
-    )
+    last, state = model.start(prompt_ids, length + slack)
+    draft_state = strategy.draft.start(prompt_ids, length + slack)[1]
     start = Rows(
         none,
         ops.convert_to_tensor(0, "int32"),
-        ops.pad(ops.cast(prompt_ids, "int32"), ((0, 0), (0, length + slack))),
+        ops.pad(ops.cast(history, "int32"), ((0, 0), (0, length + slack))),
         ops.zeros((ops.shape(rows)[0], length + slack), "float32"),
-        ops.cast(prompt_ids[:, -1], "int32"),
+        check_start(last),
         ops.zeros_like(none, "bool"),
-        state,
-        draft_state,
+        # a loop changes no shapes, and rows are rewound by numbers of their own
+        model.rewind(state, none),
+        strategy.draft.rewind(draft_state, none),
     )
 
     def more(*now: Any) -> Tensor:
@@ -130,7 +138,7 @@ def speculate(
 
 
 def _round(
-    model: Rewinding,
+    model: Reading,
     strategy: Speculative,
     now: Rows,
     length: int,
@@ -139,9 +147,9 @@ def _round(
     seed: Tensor,
     rows: Tensor,
 ) -> Rows:
-    prompt = now.token_ids.shape[1] - now.log_probabilities.shape[1]
+    first = now.token_ids.shape[1] - now.log_probabilities.shape[1]
     guesses, draft_log_p, histories, draft_state = _guess(
-        strategy, now, prompt, seed, rows
+        strategy, now, first, seed, rows
     )
     read = ops.stack([now.last, *guesses], axis=1)  # (B, K + 1)
     logits, state = model.read(read, now.state)
@@ -186,7 +194,7 @@ def _round(
     return Rows(
         made,
         now.rounds + 1,
-        _written(now.token_ids, new, prompt + now.made),
+        _written(now.token_ids, new, first + now.made),
         _written(now.log_probabilities, total, now.made),
         ops.where(ended, now.last, instead),
         ended,
@@ -196,7 +204,7 @@ def _round(
 
 
 def _guess(
-    strategy: Speculative, now: Rows, prompt: int, seed: Tensor, rows: Tensor
+    strategy: Speculative, now: Rows, first: int, seed: Tensor, rows: Tensor
 ) -> tuple[list[Tensor], list[Tensor], list[Tensor], State]:
     """K ids, their distributions, the history before each and after all, the state."""
     last, state, history = now.last, now.draft_state, now.token_ids
@@ -209,7 +217,7 @@ def _guess(
         log_q.append(_filtered(strategy.choice, logits, history))
         last = draw(log_q[-1], _stream(seed, 1), rows, now.made + i)
         guesses.append(last)
-        history = _written(history, last[:, None], prompt + now.made + i)
+        history = _written(history, last[:, None], first + now.made + i)
         histories.append(history)
     # the last guess may be kept, and is then in the state of the model
     return guesses, log_q, histories, strategy.draft.step(last, state)[1]
@@ -277,16 +285,15 @@ def _written(old: Tensor, new: Tensor, first: Tensor) -> Tensor:
     return ops.scatter_update(old, indices, ops.reshape(new, (-1,)))
 
 
-def check_rewinding(name: str, model: Any) -> Any:
-    """Returns `model` if it can read several tokens and forget them."""
-    missing = [m for m in ("start", "step", "read", "rewind") if not hasattr(model, m)]
+def check_methods(name: str, model: Any, *methods: str) -> None:
+    """Refuses a model that can't do what it is needed for."""
+    missing = [method for method in methods if not hasattr(model, method)]
     if missing:
         raise TypeError(
             message(
                 f"`{name}` must read several tokens at once, and forget them.",
-                fix="kseq.models.TransformerLM does; a recurrent state can't.",
+                fix="The Transformers of `kseq.models` do; a recurrent state can't.",
                 model=type(model).__name__,
                 missing=missing,
             )
         )
-    return model

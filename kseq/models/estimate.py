@@ -44,7 +44,8 @@ class Estimate(NamedTuple):
 class Stack:
     """Blocks of one kind over B rows of T tokens.
 
-    `source` is S, the length of the memory that they read, or None.
+    `source` is S, the length of the memory that they read, or None; `window` is W, how
+    many tokens they look back, or None.
     """
 
     batch: int
@@ -60,6 +61,7 @@ class Stack:
     causal: bool
     remat: bool
     source: int | None = None
+    window: int | None = None
 
     @property
     def tokens(self) -> int:
@@ -94,7 +96,8 @@ class Stack:
     def _attention_products(self, source: int, causal: bool) -> tuple[int, int]:
         """Multiplications of queries, keys and values: forward, and with backward."""
         if self._is_blockwise(source):
-            pairs = _pairs_in_blocks(self.length, source, causal)
+            window = self.window if causal else None
+            pairs = _pairs_in_blocks(self.length, source, causal, window)
             # the scores are computed again
             count = 7
         else:
@@ -171,13 +174,14 @@ class Stack:
         return self.tokens * self.width * (1 + last)
 
 
-def _pairs_in_blocks(length: int, source: int, causal: bool) -> int:
+def _pairs_in_blocks(length: int, source: int, causal: bool, window: int | None) -> int:
     """Of the blocks that `kseq.ops.blockwise_attention` does not leave out."""
     queries, keys = min(QUERIES, length), min(KEYS, source)
     pairs = 0
     for first in range(0, length, queries):
-        seen = min(first + queries, source) if causal else source
-        pairs += queries * keys * -(-seen // keys)
+        end = min(first + queries, source) if causal else source
+        start = 0 if window is None else max(0, first - window + 1) // keys
+        pairs += queries * keys * (-(-end // keys) - start)
     return pairs
 
 

@@ -69,8 +69,8 @@ class Seq2Seq(keras.Model):
                 it would alone.
             max_length: int, the most ids of a row, its end included. None means
                 twice the padded source length. Defaults to `None`.
-            strategy: `kseq.generation.Greedy()`, `Sampling()` or `BeamSearch(4)`.
-                Defaults to `Greedy()`.
+            strategy: `kseq.generation.Greedy()`, `Sampling()`, `BeamSearch(4)` or, of a
+                Transformer, `Speculative(draft)`. Defaults to `Greedy()`.
             seed: int, of `Sampling`: the same one gives the same tokens. Defaults to
                 `0`.
             batch_size: int, rows decoded at once. Defaults to `128`.

@@ -7,6 +7,7 @@ from keras import ops
 
 from kseq._checks import check_size
 from kseq._typing import Tensor
+from kseq.models.cached_decoder import CachedDecoder, DecoderParts
 from kseq.models.deep_norm import single_stack
 from kseq.models.estimate import Stack
 from kseq.models.language_model import LanguageModel
@@ -17,7 +18,7 @@ from kseq.ops import segment_mask
 
 
 @keras.saving.register_keras_serializable(package="kseq")
-class TransformerLM(TransformerBuilder, LanguageModel):
+class TransformerLM(CachedDecoder, TransformerBuilder, LanguageModel):
     """Transformer language model: decoder blocks only.
 
         x = E[ids];  x = block_i(x), i = 1..L;  logits = LN(x) W
@@ -65,6 +66,10 @@ class TransformerLM(TransformerBuilder, LanguageModel):
             Defaults to `True`.
         packed: bool. True takes several documents a row, as `kseq.data.pack` makes
             them. Defaults to `False`.
+        window: int. W, how many tokens a block looks back, the own one included
+            (Beltagy et al.); a token then takes the same time and memory wherever it
+            stands, and the last block still knows of `L (W - 1)` before it. None is no
+            window. Defaults to `None`.
         remat: bool. True computes the activations of a block again in the backward
             pass, rather than keep them. Defaults to `False`.
         trainable: bool. Whether its weights are trained. Defaults to `True`.
@@ -96,10 +101,11 @@ class TransformerLM(TransformerBuilder, LanguageModel):
         are unsupervised multitask learners"; Press & Wolf, 2017, "Using the output
         embedding to improve language models", arXiv:1608.05859; Wang et al., 2022,
         "DeepNet", arXiv:2203.00555; Liu et al., 2020, "Understanding the difficulty
-        of training transformers", arXiv:2004.08249.
+        of training transformers", arXiv:2004.08249; Beltagy et al., 2020, "Longformer",
+        arXiv:2004.05150, for the window.
     """
 
-    OWN_ARGUMENTS = ("vocabulary_size", "tie_embeddings", "packed")
+    OWN_ARGUMENTS = ("vocabulary_size", "tie_embeddings", "packed", "window")
 
     def __init__(
         self,
@@ -119,6 +125,7 @@ class TransformerLM(TransformerBuilder, LanguageModel):
         kernel_initializer: Any = "glorot_uniform",
         tie_embeddings: bool = True,
         packed: bool = False,
+        window: int | None = None,
         remat: bool = False,
         name: str | None = None,
         trainable: bool = True,
@@ -127,6 +134,7 @@ class TransformerLM(TransformerBuilder, LanguageModel):
         self.vocabulary_size = check_size("vocabulary_size", vocabulary_size)
         self.tie_embeddings = tie_embeddings
         self.packed = packed
+        self.window = None if window is None else check_size("window", window)
         options = StackOptions(
             num_layers=num_layers,
             hidden_dim=hidden_dim,
@@ -170,7 +178,9 @@ class TransformerLM(TransformerBuilder, LanguageModel):
             scheme,
             options.embedding_dropout(),
         )
-        self.blocks = options.decoder_blocks("block", single_stack(self.num_layers))
+        self.blocks = options.decoder_blocks(
+            "block", single_stack(self.num_layers), window=self.window
+        )
         self.final_norm = options.final_norm("final_norm")
         self.head = make_head(
             self.token_embedding,
@@ -230,54 +240,11 @@ class TransformerLM(TransformerBuilder, LanguageModel):
             state = self.read(prompt_ids[:, :-1], state)[1]
         return prompt_ids[:, -1], state
 
-    def step(
-        self, token_ids: Tensor, state: dict[str, Any]
-    ) -> tuple[Tensor, dict[str, Any]]:
-        logits, state = self.read(token_ids[:, None], state)
-        return logits[:, 0], state
-
-    def read(
-        self, token_ids: Tensor, state: dict[str, Any]
-    ) -> tuple[Tensor, dict[str, Any]]:
-        """Reads several tokens in one pass.
-
-        Args:
-            token_ids: int `(B, T)`, those after the ones that were read; 0 is padding.
-            state: what was read so far.
-
-        Returns:
-            Logits `(B, T, N)` of the next tokens, and the state after the last.
-        """
-        mask = ops.not_equal(token_ids, 0)
-        count = ops.cumsum(ops.cast(mask, "int32"), axis=1)
-        positions = state["position"][:, None] + ops.maximum(count - 1, 0)
-        x = self._embed(token_ids, positions)
-        caches = []
-        for block, cache in zip(self.blocks, state["blocks"], strict=True):
-            x, cache = block(x, mask=mask, cache=cache, cache_index=state["index"])
-            caches.append(cache)
-        if self.final_norm is not None:
-            x = self.final_norm(x)
-        state = {
-            "blocks": caches,
-            "index": state["index"] + token_ids.shape[1],
-            "position": state["position"] + count[:, -1],
-        }
-        return self.logits(x), state
-
-    def rewind(self, state: dict[str, Any], counts: Tensor) -> dict[str, Any]:
-        """The state without the last tokens that were read.
-
-        Args:
-            state: what was read so far.
-            counts: int `(B,)`, how many of each row, none of them padding.
-        """
-        # what stands in the slots behind the index is neither seen nor kept
-        index, position = (state[key] - counts for key in ("index", "position"))
-        return {**state, "index": index, "position": position}
+    def _decoder(self) -> DecoderParts:
+        return DecoderParts(self._embed, self.blocks, self.final_norm)
 
     def _stacks(self, batch: int, length: int) -> list[Stack]:
-        return [self._stack(batch, length, causal=True)]
+        return [self._stack(batch, length, causal=True, window=self.window)]
 
     def _logits_size(self) -> int:
         return self.vocabulary_size

@@ -8,6 +8,7 @@ from keras import ops
 from kseq._checks import check_size, message
 from kseq._typing import Tensor
 from kseq.generation import take_rows
+from kseq.models.cached_decoder import CachedDecoder, DecoderParts
 from kseq.models.deep_norm import encoder_and_decoder
 from kseq.models.estimate import Stack
 from kseq.models.seq2seq import Seq2Seq, check_marks
@@ -17,7 +18,7 @@ from kseq.models.trunk_and_head import TrunkAndHead, make_head
 
 
 @keras.saving.register_keras_serializable(package="kseq")
-class TransformerSeq2Seq(TransformerBuilder, Seq2Seq, TrunkAndHead):
+class TransformerSeq2Seq(CachedDecoder, TransformerBuilder, Seq2Seq, TrunkAndHead):
     """Transformer encoder-decoder over token ids (Vaswani et al.).
 
         H = LN(encoder blocks(E_s[source]))              (B, S, D)
@@ -263,31 +264,8 @@ class TransformerSeq2Seq(TransformerBuilder, Seq2Seq, TrunkAndHead):
             "position": ops.zeros((batch_size,), "int32"),
         }
 
-    def step(
-        self, token_ids: Tensor, state: dict[str, Any]
-    ) -> tuple[Tensor, dict[str, Any]]:
-        token_ids = ops.expand_dims(token_ids, 1)  # (B, 1)
-        mask = ops.not_equal(token_ids, 0)
-        x = self._embed_target(token_ids, state["position"][:, None])
-        caches = []
-        for block, cache in zip(self.decoder_blocks, state["blocks"], strict=True):
-            x, cache = block(
-                x,
-                mask=mask,
-                memory_mask=state["memory_mask"],
-                cache=cache,
-                cache_index=state["index"],
-            )
-            caches.append(cache)
-        if self.decoder_norm is not None:
-            x = self.decoder_norm(x)
-        state = {
-            "blocks": caches,
-            "memory_mask": state["memory_mask"],
-            "index": state["index"] + 1,
-            "position": state["position"] + ops.cast(mask[:, 0], "int32"),
-        }
-        return self.logits(x)[:, 0], state
+    def _decoder(self) -> DecoderParts:
+        return DecoderParts(self._embed_target, self.decoder_blocks, self.decoder_norm)
 
     def reorder(self, state: dict[str, Any], rows: Tensor) -> dict[str, Any]:
         """The state whose row i is row `rows[i]` of the same source."""

@@ -118,11 +118,12 @@ class StackOptions:
         deep_norm: DeepNorm,
         *,
         cross_attention: bool = False,
+        window: int | None = None,
     ) -> list[TransformerDecoderBlock]:
         """Blocks that look back only, with attention over a memory or without."""
         return [
             TransformerDecoderBlock(
-                self._attention("attention", self.scheme(causal=True)),
+                self._attention("attention", self.scheme(causal=True), window),
                 self._feed_forward(),
                 cross_attention=(
                     self._attention("cross_attention") if cross_attention else None
@@ -163,7 +164,10 @@ class StackOptions:
         return Dropout(self.dropout, dtype=self.dtype, name="embedding_dropout")
 
     def _attention(
-        self, name: str, scheme: PositionScheme | None = None
+        self,
+        name: str,
+        scheme: PositionScheme | None = None,
+        window: int | None = None,
     ) -> MultiHeadAttention:
         positions = {} if scheme is None else scheme.attention_options(self.dtype)
         return MultiHeadAttention(
@@ -172,6 +176,7 @@ class StackOptions:
             num_key_value_heads=self.num_key_value_heads,
             dropout=self.dropout,
             use_bias=self.use_bias,
+            window=window,
             kernel_initializer=self.kernel_initializer.clone(),
             dtype=self.dtype,
             name=name,

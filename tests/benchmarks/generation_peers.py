@@ -41,7 +41,7 @@ def peer_names():
     return found
 
 
-def kseq_model(case):
+def kseq_model(case, window=None):
     """GPT-2 in kseq, with random weights."""
     keras.utils.set_random_seed(0)
     model = kseq.models.TransformerLM(
@@ -51,6 +51,7 @@ def kseq_model(case):
         case.heads,
         positions=kseq.layers.PositionEmbedding(case.length),
         activation="gelu_tanh",
+        window=window,
     )
     table = np.array(model.token_embedding.embeddings)
     table[0] = 0  # padding, which kseq never chooses: no peer does now

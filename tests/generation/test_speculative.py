@@ -5,9 +5,17 @@ import pytest
 from generation.chi_square import check_followers
 from generation.table_model import END, TableModel, log_softmax
 from helpers import to_numpy
-from models.small_models import language_model
+from models.small_models import language_model, seq2seq
 
-from kseq.generation import Greedy, Sampling, Speculative, Temperature, TopK, generate
+from kseq.generation import (
+    Greedy,
+    PromptLookup,
+    Sampling,
+    Speculative,
+    Temperature,
+    TopK,
+    generate,
+)
 from kseq.generation.speculative import speculate
 
 N, ROWS, LENGTH = 7, 300, 20
@@ -66,6 +74,7 @@ def rounds(draft, guesses, acceptance):
         model,
         Speculative(TableModel(draft), guesses, Sampling()),
         prompts.astype("int32"),
+        prompts.astype("int32"),
         60,
         stop_ids=(),
         seed=np.array([5, 0], "int32"),
@@ -91,6 +100,7 @@ def test_a_useless_draft_costs_a_round_a_token():
         model,
         Speculative(TableModel(wrong), 4, Sampling()),
         prompts,
+        prompts,
         10,
         stop_ids=(),
         seed=np.array([5, 0], "int32"),
@@ -108,7 +118,8 @@ def test_by_the_numbers_of_the_paper():
     end = speculate(
         model,
         Speculative(draft, 1, Sampling()),
-        prompts.astype("int32"),
+        prompts,
+        prompts,
         2,
         stop_ids=(),
         seed=np.array([1, 0], "int32"),
@@ -136,6 +147,26 @@ def test_a_transformer_drafts_for_another():
         )
 
 
+def test_an_encoder_decoder_drafts_for_another():
+    """Sources of different lengths; what the draft has read is another language."""
+    sources = [[4, 9, 8, 7, 6, 5, 2], [7, 3, 8, 2], [6, 2]]
+    model = seq2seq(tie_embeddings=False)
+    alone = model.generate(sources, max_length=9)
+    for draft in (seq2seq(seed=1, tie_embeddings=False), PromptLookup(13)):
+        strategy = Speculative(draft, 3)
+        found = model.generate(sources, max_length=9, strategy=strategy)
+        np.testing.assert_array_equal(found.token_ids, alone.token_ids)
+        np.testing.assert_allclose(
+            found.log_probabilities, alone.log_probabilities, atol=1e-5
+        )
+
+
+def test_a_window_forgets_for_good():
+    model = language_model(window=3)
+    with pytest.raises(ValueError, match=r"`window` can't forget.*windows=\{3\}"):
+        model.generate([[5, 6]], 4, strategy=Speculative(PromptLookup(13)))
+
+
 def test_models_that_can_not_rewind_are_named():
     class Serial:
         variables = ()
@@ -146,7 +177,7 @@ def test_models_that_can_not_rewind_are_named():
         def step(self, token_ids, state):
             return token_ids, state
 
-    with pytest.raises(TypeError, match=r"`draft` must read.*missing=\['read', 'rew"):
+    with pytest.raises(TypeError, match=r"`draft` must read.*missing=\['rewind'\]"):
         Speculative(Serial())
     strategy = Speculative(TableModel(np.zeros((1, N + 1, N + 1))))
     with pytest.raises(ValueError, match="`draft` must have the vocabulary"):

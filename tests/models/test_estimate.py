@@ -66,6 +66,10 @@ def test_long_rows_are_counted_in_blocks():
     assert stack(length=1024).flops() == 2 * L * (rest + 7 * B * pairs * D)
     whole = stack(length=1024, causal=False).flops()
     assert whole == 2 * L * (rest + 7 * B * 1024 * 1024 * D)
+    # a window of 300: the last 256 queries see no key before 768 - 299
+    first = [max(0, 256 * i - 299) // KEYS * KEYS for i in range(4)]
+    pairs -= 256 * sum(first)
+    assert stack(length=1024, window=300).flops() == 2 * L * (rest + 7 * B * pairs * D)
     # and the pairs are not held
     per_token = [stack(length=n).kept() / n for n in (1024, 2048)]
     assert per_token[0] == per_token[1]

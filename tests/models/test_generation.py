@@ -41,6 +41,9 @@ MODELS = [
         id="TransformerLM-learned",
         marks=slow,
     ),
+    pytest.param(
+        lambda: language_model(window=3), id="TransformerLM-window", marks=slow
+    ),
     pytest.param(lambda: recurrent(), id="RecurrentLM"),
     pytest.param(
         lambda: recurrent(cell="gru", tie_embeddings=True),

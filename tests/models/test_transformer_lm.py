@@ -71,6 +71,7 @@ def reference_options(model, name, length):
         ("sinusoidal", {"placement": "post", "tie_embeddings": False}),
         ("none", {"placement": "sandwich", "intermediate_dim": 5}),
         ("alibi", {"placement": "deepnorm", "activation": "relu"}),
+        ("rotary", {"window": 2}),
     ],
     ids=lambda value: value if isinstance(value, str) else "-".join(map(str, value)),
 )
@@ -85,6 +86,7 @@ def test_logits(positions, options):
         placement="post" if placement == "deepnorm" else placement,
         activation=options.get("activation", "gelu"),
         alpha=alpha,
+        window=options.get("window"),
         **reference_options(model, positions, ROWS.shape[1]),
     )
     real_close(model(ROWS), want, REAL)
@@ -105,10 +107,13 @@ def test_padding_stands_on_either_side(positions):
     real_close(to_numpy(model(np.pad(row, ((0, 0), (2, 0)))))[:, 2:], want, row != 0)
 
 
-@pytest.mark.parametrize("positions", POSITIONS)
-def test_stepping_equals_the_full_run(positions):
-    """Also where a row begins with padding or has ended."""
-    model = language_model(positions=POSITIONS[positions]())
+@pytest.mark.parametrize(
+    ("positions", "window"),
+    [*((name, None) for name in POSITIONS), ("rotary", 2), ("alibi", 3)],
+)
+def test_stepping_equals_the_full_run(positions, window):
+    """Also where a row begins with padding or has ended, and in a ring of slots."""
+    model = language_model(positions=POSITIONS[positions](), window=window)
     whole = to_numpy(model(ROWS))
     state = model.empty_state(len(ROWS), ROWS.shape[1])
     for t in range(ROWS.shape[1]):

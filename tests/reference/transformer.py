@@ -43,11 +43,16 @@ def embedded(ids, table, scaled):
 
 def stack(
     x, mask, blocks, placement, activation, causal, memory=None, memory_mask=None,
-    theta=None, alpha=1, bias=None,
+    theta=None, alpha=1, bias=None, window=None,
 ):  # fmt: skip
     """The blocks one after the other. `alpha` is the scale of the residual stream."""
     x = np.where(mask[..., None], x, 0)
-    masks = {"query_mask": mask, "use_causal_mask": causal, "attention_bias": bias}
+    masks = {
+        "query_mask": mask,
+        "use_causal_mask": causal,
+        "window": window,
+        "attention_bias": bias,
+    }
     for block in blocks:
 
         def mix(x, block=block):
