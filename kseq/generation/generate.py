@@ -56,7 +56,8 @@ def generate(
     It compiles once for each number of rows up to `batch_size`, length of the prompt,
     `max_new_tokens`, `strategy` and `stop_ids`; the models of `kseq.models` round
     lengths of prompts up in their own `generate`. What was attended to on the way is
-    what `kseq.diagnostics.attention_maps` finds in the finished rows.
+    what `kseq.diagnostics.attention_maps` finds in the finished rows, which those
+    models make inputs of with `whole_inputs`.
 
     Args:
         model: a `kseq.generation.DecodeStep`.

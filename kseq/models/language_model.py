@@ -110,6 +110,23 @@ class LanguageModel(TrunkAndHead):
             self, self._padded(prompts, max_new_tokens), max_new_tokens, **options
         )
 
+    def whole_inputs(self, prompts: Any, token_ids: Any) -> Any:
+        """What the model is called with to see whole rows at once.
+
+        The last L places of its outputs are the logits of `token_ids`; those of
+        `kseq.diagnostics.attention_maps` say what was attended to for each of them.
+
+        Args:
+            prompts: as `generate` takes them.
+            token_ids: int `(B, L)`, what it returned for them.
+
+        Returns:
+            The inputs of one call: ids `(B, P + L - 1)`, the prompts padded on the left
+            to the same length.
+        """
+        made = np.asarray(token_ids, "int32")
+        return np.concatenate([self._padded(prompts, made.shape[1]), made[:, :-1]], 1)
+
     def _padded(self, prompts: Any, max_new_tokens: int) -> np.ndarray:
         ids = pad_prompts(
             "prompts",

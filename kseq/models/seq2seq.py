@@ -117,6 +117,25 @@ class Seq2Seq(keras.Model):
             self, source, length, stop_ids=(self.end_id,), **options
         )
 
+    def whole_inputs(self, source_ids: Any, token_ids: Any) -> dict[str, np.ndarray]:
+        """What the model is called with to see whole rows at once.
+
+        Its outputs are the logits of `token_ids`, and
+        `kseq.diagnostics.attention_maps` finds what was attended to for each of them.
+
+        Args:
+            source_ids: as `generate` takes them.
+            token_ids: int `(B, L)`, what it returned for them.
+
+        Returns:
+            The inputs of one call: `"source_ids"` `(B, S)` and `"target_ids"` `(B, L)`.
+        """
+        made = np.asarray(token_ids, "int32")
+        target = np.concatenate([np.full_like(made[:, :1], self.start_id), made], 1)
+        # a row that ended before its last place ends in padding
+        target[:, 1:][made == self.end_id] = 0
+        return {"source_ids": self._padded(source_ids), "target_ids": target[:, :-1]}
+
     def _padded(self, source_ids: Any) -> np.ndarray:
         return pad_prompts(
             "source_ids",

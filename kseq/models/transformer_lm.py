@@ -3,6 +3,7 @@
 from typing import Any
 
 import keras
+import numpy as np
 from keras import ops
 
 from kseq._checks import check_size
@@ -242,6 +243,14 @@ class TransformerLM(CachedDecoder, TransformerBuilder, LanguageModel):
 
     def _decoder(self) -> DecoderParts:
         return DecoderParts(self._embed, self.blocks, self.final_norm)
+
+    def whole_inputs(self, prompts: Any, token_ids: Any) -> Any:
+        ids = super().whole_inputs(prompts, token_ids)
+        if not self.packed:
+            return ids
+        real = (ids != 0).astype("int32")
+        positions = np.maximum(np.cumsum(real, axis=1) - 1, 0).astype("int32")
+        return {"token_ids": ids, "segment_ids": real, "positions": positions}
 
     def _stacks(self, batch: int, length: int) -> list[Stack]:
         return [self._stack(batch, length, causal=True, window=self.window)]

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from generation.table_model import log_softmax
 from helpers import to_numpy
 from models.small_models import language_model, recurrent, seq2seq, spread
 
@@ -83,9 +84,7 @@ def log_probabilities(model, row, ids):
     else:
         whole = np.array([[*PROMPTS[row], *ids[:-1]]])
         logits = to_numpy(model(whole))[0, len(PROMPTS[row]) - 1 :]
-    logits = logits.astype("float64")
-    logits -= logits.max(-1, keepdims=True)
-    return logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+    return log_softmax(logits)
 
 
 @pytest.mark.parametrize("make", MODELS)
@@ -113,6 +112,36 @@ def test_generation_equals_runs_over_whole_rows(make):
             )
             score = log_p.sum() / ((5 + n) / 6) ** 0.6
             np.testing.assert_allclose(beams.scores[row, place], score, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [language_model, lambda: language_model(packed=True), recurrent, seq2seq],
+    ids=["TransformerLM", "packed", "RecurrentLM", "TransformerSeq2Seq"],
+)
+def test_finished_rows_are_seen_at_once(make):
+    """The model's outputs for them are what the tokens were chosen from."""
+    model = make()
+    made = generated(model, Greedy())
+    given = SOURCES if hasattr(model, "start_id") else PROMPTS
+    x = model.whole_inputs(given, made.token_ids)
+    log_p = log_softmax(to_numpy(model(x))[:, -made.token_ids.shape[1] :])
+    log_p = np.take_along_axis(log_p, made.token_ids[..., None], axis=-1)[..., 0]
+    real = made.token_ids != 0
+    np.testing.assert_allclose(
+        np.where(real, log_p, 0), made.log_probabilities, atol=1e-5
+    )
+
+
+def test_what_was_attended_to_for_each_token():
+    """Each row of weights sums to 1 for a token, and to 0 behind the end."""
+    model = recurrent_seq2seq()
+    ids = np.array([[5, END, 0], [7, 8, 9], [END, 0, 0]])
+    x = model.whole_inputs(SOURCES, ids)
+    (weights,) = kseq.diagnostics.attention_maps(model, x).values()
+    np.testing.assert_allclose(weights.sum(-1), ids != 0, atol=1e-5)
+    for row, source in zip(weights, SOURCES, strict=True):
+        assert not row[:, len(source) :].any()
 
 
 def test_prompts_are_read_in_any_number_of_passes():
