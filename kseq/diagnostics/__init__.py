@@ -2,16 +2,20 @@
 
 from kseq.diagnostics.alignment_crossing import alignment_crossing
 from kseq.diagnostics.attention_maps import AttentionProbe, attention_maps
+from kseq.diagnostics.check_causality import check_causality
 from kseq.diagnostics.exposure_bias import ExposureBias, exposure_bias
 from kseq.diagnostics.gradient_norms import gradient_norms, layer_path
+from kseq.diagnostics.leak_report import LeakReport
 from kseq.layers.attention.capture import capture
 
 __all__ = [
     "AttentionProbe",
     "ExposureBias",
+    "LeakReport",
     "alignment_crossing",
     "attention_maps",
     "capture",
+    "check_causality",
     "exposure_bias",
     "gradient_norms",
     "layer_path",
