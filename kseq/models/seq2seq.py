@@ -131,10 +131,9 @@ class Seq2Seq(keras.Model):
             The inputs of one call: `"source_ids"` `(B, S)` and `"target_ids"` `(B, L)`.
         """
         made = np.asarray(token_ids, "int32")
-        target = np.concatenate([np.full_like(made[:, :1], self.start_id), made], 1)
-        # a row that ended before its last place ends in padding
-        target[:, 1:][made == self.end_id] = 0
-        return {"source_ids": self._padded(source_ids), "target_ids": target[:, :-1]}
+        first = np.full_like(made[:, :1], self.start_id)
+        target = np.concatenate([first, made[:, :-1]], axis=1)
+        return {"source_ids": self._padded(source_ids), "target_ids": target}
 
     def _padded(self, source_ids: Any) -> np.ndarray:
         return pad_prompts(

