@@ -28,6 +28,10 @@ class GradientNorms(EventCallback):
         gradient_norm/global       = sqrt(sum over v of |g_v|^2)
         gradient_norm/<layer path> = the same over the variables of one layer
 
+    For the dashboard **Sequences**, which comes with kseq, a record of its own holds
+    the norms of all layers, in the order in which Keras lists them, that of the
+    layers of a functional model.
+
     The norms are computed inside the compiled training step, from the gradients it
     uses anyway, for every step, also within `steps_per_execution`. Under
     `gradient_accumulation_steps` they are those of each micro-batch, not of the
@@ -77,6 +81,7 @@ class GradientNorms(EventCallback):
                 )
             )
         layers = list(dict.fromkeys(map(layer_path, self.model.trainable_variables)))
+        self._layers = layers
         names = ["global", *layers]
         measure = partial(_norms, self.model.optimizer, layers)
         if isinstance(self.model.optimizer, keras.optimizers.LossScaleOptimizer):
@@ -113,6 +118,13 @@ class GradientNorms(EventCallback):
                 continue
             values = dict(zip(self._tags, record.values, strict=True))
             self.writer.scalars(values, record.step)
+            self.writer.tensor(
+                "gradient_norm",
+                record.values[1 : 1 + len(self._layers)],
+                record.step,
+                plugin="kseq_gradients",
+                content={"v": 1, "layers": self._layers},
+            )
         self.writer.flush()
 
 

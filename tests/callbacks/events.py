@@ -10,7 +10,7 @@ from tensorboard.util import tensor_util
 
 
 def read_events(directory: Any) -> dict[str, list[tuple[int, Any]]]:
-    """Tag -> its (step, value) pairs: a float, or the text or picture as bytes."""
+    """Tag -> its (step, value) pairs: a float, an array, or a list of bytes."""
     events = load(directory)
     return {
         tag: [(event.step, _value(event.tensor_proto)) for event in events.Tensors(tag)]
@@ -33,4 +33,6 @@ def picture(value: list[bytes]) -> Image.Image:
 
 def _value(proto: Any) -> Any:
     array = tensor_util.make_ndarray(proto)
-    return list(array) if array.dtype == object else float(np.float64(array))
+    if array.dtype == object:
+        return list(array)
+    return float(np.float64(array)) if array.ndim == 0 else array

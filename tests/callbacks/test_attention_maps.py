@@ -1,20 +1,24 @@
 """The pictures of a training: where they are written, when, and of what size."""
 
+import json
+
 import keras
 import numpy as np
 import pytest
-from callbacks.events import picture, read_events
+from callbacks.events import load, picture, read_events
 from tiny_model import TIME, attention_weights, make_batches, make_model
 
 from kseq.callbacks import AttentionMaps, GradientNorms
 from kseq.callbacks.attention_picture import draw_attention
 from kseq.callbacks.event_writer import open_event_writer
+from kseq_tensorboard.records import unpack
 
 STEPS = 3
 X, Y = make_batches(STEPS)
 PROBE = X[:2]
 QUERIES = [["F", "OW1", "T"], ["N", "AY1"]]
 KEYS = [list("pho"), list("nigh")]
+BLOBS = "attention_weights/attention"
 
 
 def train(model, callbacks, epochs=2):
@@ -39,8 +43,9 @@ def panels(monkeypatch):
 def test_one_picture_per_example_and_epoch(panels, tmp_path):
     train(make_model(), [AttentionMaps(tmp_path, PROBE, QUERIES, KEYS)])
     events = read_events(tmp_path / "kseq")
-    assert set(events) == {"attention/attention/1", "attention/attention/2"}
-    for number, tag in enumerate(sorted(events)):
+    tags = ["attention/attention/1", "attention/attention/2"]
+    assert set(events) == {*tags, BLOBS}
+    for number, tag in enumerate(tags):
         assert [step for step, _ in events[tag]] == [STEPS, 2 * STEPS]
         for (_, value), drawn in zip(events[tag], panels[number::2], strict=True):
             assert picture(value).size == draw_attention(drawn).size
@@ -57,6 +62,51 @@ def test_the_weights_are_those_of_the_model_after_the_epoch(panels, tmp_path):
     np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
     first = np.stack([panel.weights for panel in panels[:2]])
     assert np.abs(first - got).max() > 1e-3
+
+
+@pytest.mark.parametrize("heads", [0, 2])
+def test_the_dashboard_gets_the_weights_of_every_head(heads, tmp_path):
+    model = make_model(heads=heads)
+    train(model, [AttentionMaps(tmp_path, PROBE, QUERIES, KEYS)])
+    table, kernel, *_ = model.get_weights()
+    want = attention_weights(table[PROBE], kernel)
+    records = read_events(tmp_path / "kseq")[BLOBS]
+    assert [step for step, _ in records] == [STEPS, 2 * STEPS]
+    assert len(records[-1][1]) == len(PROBE)
+    for number, blob in enumerate(records[-1][1]):
+        header, got = unpack(blob)
+        rows, columns = len(QUERIES[number]), len(KEYS[number])
+        assert got.dtype == "float16"
+        assert got.shape == (max(heads, 1), rows, columns)
+        # half precision has 11 bits
+        np.testing.assert_allclose(got[0], want[number, :rows, :columns], rtol=1e-3)
+        if heads:
+            np.testing.assert_allclose(got[1], 1 / (TIME - 1), rtol=1e-3)
+        assert header["queries"] == QUERIES[number]
+        assert header["keys"] == KEYS[number]
+        assert header["epoch"] == 2
+        assert header["kind"] == ("cross" if heads else "alignment")
+
+
+def test_the_series_of_the_dashboard_says_what_it_holds(tmp_path):
+    train(make_model(heads=2), [AttentionMaps(tmp_path, PROBE, QUERIES, KEYS)])
+    [content] = load(tmp_path / "kseq").PluginTagToContent("kseq_attention").values()
+    assert json.loads(content) == {
+        "v": 1,
+        "layer": "attention",
+        "order": 0,
+        "heads": 2,
+        "examples": ["p h o", "n i g h"],
+    }
+
+
+def test_max_tokens_bounds_what_the_dashboard_gets(tmp_path):
+    train(make_model(), [AttentionMaps(tmp_path, PROBE, max_tokens=3)], epochs=1)
+    [(_, blobs)] = read_events(tmp_path / "kseq")[BLOBS]
+    for header, weights in map(unpack, blobs):
+        assert weights.shape == (1, 3, 3)
+        assert header["queries"] == header["keys"] == ["0", "1", "2"]
+        assert header["left_out"] == [TIME - 3, TIME - 1 - 3]
 
 
 def test_heads_are_averaged(panels, tmp_path):

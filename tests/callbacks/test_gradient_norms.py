@@ -3,6 +3,7 @@
 The oracle takes no gradient: SGD of rate 1 changes each weight by its gradient.
 """
 
+import json
 import os
 import subprocess
 import sys
@@ -10,7 +11,7 @@ import sys
 import keras
 import numpy as np
 import pytest
-from callbacks.events import read_events
+from callbacks.events import load, read_events
 from tiny_model import make_batches, make_model
 
 from kseq.callbacks import GradientNorms
@@ -18,6 +19,8 @@ from kseq.callbacks import GradientNorms
 BATCH, STEPS = 2, 7
 LAYERS = ["attention", "dense", "embedding"]
 TAGS = {"gradient_norm/global", *(f"gradient_norm/{name}" for name in LAYERS)}
+# all layers at once, for the dashboard
+VECTOR = "gradient_norm"
 
 
 def updates(model, x, y):
@@ -71,9 +74,22 @@ def test_norms_equal_the_updates_of_sgd(options, want, tmp_path):
     model = make_model(**options)
     history = train(model, *make_batches(STEPS), [GradientNorms(tmp_path)])
     events = read_events(tmp_path / "kseq")
-    assert set(events) == TAGS
+    assert set(events) == {*TAGS, VECTOR}
     assert_norms(events, want)
     assert set(history.history) == {"loss"}
+
+
+def test_the_dashboard_gets_all_layers_in_one_record(want, tmp_path):
+    train(make_model(), *make_batches(STEPS), [GradientNorms(tmp_path)])
+    events = load(tmp_path / "kseq")
+    [content] = events.PluginTagToContent("kseq_gradients").values()
+    layers = json.loads(content)["layers"]
+    # as the data flows
+    assert layers == ["embedding", "attention", "dense"]
+    steps, got = zip(*read_events(tmp_path / "kseq")[VECTOR])
+    assert steps == tuple(range(1, STEPS + 1))
+    wanted = [[row[f"gradient_norm/{name}"] for name in layers] for row in want]
+    np.testing.assert_allclose(np.stack(got), wanted, rtol=1e-4, atol=1e-6)
 
 
 def test_norms_are_taken_before_clipping(want, tmp_path):
@@ -106,7 +122,7 @@ def test_loss_scale_is_removed_and_skipped_steps_are_marked(want, tmp_path):
     x, y = make_batches(STEPS)
     train(model, x[:BATCH], y[:BATCH], [GradientNorms(tmp_path)], epochs=12)
     events = read_events(tmp_path / "kseq")
-    assert set(events) == {*TAGS, "gradient_norm/skipped"}
+    assert set(events) == {*TAGS, VECTOR, "gradient_norm/skipped"}
     skipped = [value for _, value in events["gradient_norm/skipped"]]
     first = skipped.index(0.0)
     assert first > 0
@@ -272,4 +288,5 @@ make_model().fit(x, y, batch_size=2, verbose=0, callbacks=callbacks)
     environment = {**os.environ, "PYTHONPATH": path}
     subprocess.run([sys.executable, "-c", program], env=environment, check=True)
     events = read_events(tmp_path / "kseq")
-    assert {*TAGS, "attention/attention/1", "attention/attention/2"} == set(events)
+    maps = {"attention/attention/1", "attention/attention/2"}
+    assert {*TAGS, VECTOR, *maps, "attention_weights/attention"} == set(events)

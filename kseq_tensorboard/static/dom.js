@@ -1,0 +1,139 @@
+/** Elements of the page and the few controls that every view is made of. */
+
+/** `element("div", {className: "x"}, child, "text")`. */
+export function element(tag, properties = {}, ...children) {
+  const made = Object.assign(document.createElement(tag), properties);
+  made.append(...children);
+  return made;
+}
+
+/** A menu. `show(options, value)` takes pairs [value, label]. */
+export class Menu {
+  constructor(name, onChange) {
+    this.select = element("select", {
+      name: name.toLowerCase(),
+      onchange: () => onChange(this.select.value),
+    });
+    this.root = element("label", { className: "control" }, element("span", {}, name), this.select);
+    this.listed = "";
+  }
+
+  show(options, value) {
+    // a menu that is open keeps its place while nothing in it changes
+    const listed = JSON.stringify(options);
+    if (listed !== this.listed) {
+      this.listed = listed;
+      this.select.replaceChildren(
+        ...options.map(([value, label]) => element("option", { value, textContent: label, title: label })),
+      );
+    }
+    this.select.value = value;
+    this.root.hidden = options.length < 2;
+  }
+}
+
+/** A row of buttons of which one is pressed. */
+export class Switch {
+  constructor(name, options, onChange) {
+    this.buttons = options.map(([value, label]) =>
+      element("button", { type: "button", value, textContent: label, onclick: () => onChange(value) }),
+    );
+    this.root = element("div", { className: "switch" }, ...this.buttons);
+    this.root.setAttribute("role", "group");
+    this.root.setAttribute("aria-label", name);
+  }
+
+  show(value) {
+    for (const button of this.buttons) {
+      button.setAttribute("aria-pressed", button.value === value);
+    }
+  }
+}
+
+/** A slider over the steps that TensorBoard kept. */
+export class StepSlider {
+  constructor(onChange) {
+    this.steps = [];
+    this.range = element("input", {
+      type: "range",
+      min: 0,
+      oninput: () => onChange(this.steps[this.range.valueAsNumber]),
+    });
+    this.range.setAttribute("aria-label", "step");
+    this.onChange = onChange;
+    this.label = element("output");
+    this.note = element("span", { className: "faint" });
+    this.root = element("div", { className: "steps" }, this.range, this.label, this.note);
+  }
+
+  show(steps, step, note = "") {
+    this.steps = steps;
+    this.range.max = Math.max(steps.length - 1, 0);
+    this.range.value = steps.indexOf(step);
+    this.range.disabled = steps.length < 2;
+    this.label.textContent = `step ${step.toLocaleString("en")}`;
+    this.note.textContent = note;
+  }
+
+  /** One step back (-1) or on (+1). */
+  move(by) {
+    const place = this.range.valueAsNumber + by;
+    if (place in this.steps) this.onChange(this.steps[place]);
+  }
+}
+
+/** The entry of `steps` closest to `wanted`; the last one if nothing is wanted. */
+export function nearestStep(steps, wanted) {
+  if (wanted === undefined || wanted === "") return steps.at(-1);
+  const distance = (step) => Math.abs(step - wanted);
+  return steps.reduce((best, step) => (distance(step) < distance(best) ? step : best));
+}
+
+/** A box with text beside the pointer. */
+export class Tooltip {
+  constructor() {
+    this.root = element("div", { className: "tooltip", hidden: true });
+    document.body.append(this.root);
+  }
+
+  show(event, ...children) {
+    this.root.replaceChildren(...children);
+    this.root.hidden = false;
+    const { width, height } = this.root.getBoundingClientRect();
+    const right = event.clientX + 16 + width > innerWidth;
+    this.root.style.left = `${event.clientX + (right ? -16 - width : 16)}px`;
+    this.root.style.top = `${Math.min(event.clientY + 16, innerHeight - height - 4)}px`;
+  }
+
+  hide() {
+    this.root.hidden = true;
+  }
+}
+
+/** A canvas of this many CSS pixels, sharp on every screen. */
+export function resizeCanvas(canvas, width, height) {
+  const ratio = devicePixelRatio;
+  canvas.width = Math.round(width * ratio);
+  canvas.height = Math.round(height * ratio);
+  canvas.style.width = `${width}px`;
+  canvas.style.height = `${height}px`;
+  const context = canvas.getContext("2d");
+  context.setTransform(ratio, 0, 0, ratio, 0, 0);
+  return context;
+}
+
+/** The value of a CSS variable: canvases draw in the colors of the theme. */
+export function cssVariable(name) {
+  return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+}
+
+/** Names without what they all begin with, cut after a slash. */
+export function withoutCommonPrefix(names) {
+  const parts = names.map((name) => name.split("/"));
+  const most = Math.min(...parts.map((part) => part.length)) - 1;
+  let shared = 0;
+  while (shared < most && parts.every((part) => part[shared] === parts[0][shared])) shared += 1;
+  // one name alone keeps its last part, which says the least: it stays whole
+  if (names.length < 2) return names;
+  return parts.map((part) => part.slice(shared).join("/"));
+}

@@ -1,0 +1,128 @@
+/** The view of gradient norms: layers down, steps across, a logarithm as color. */
+
+import { rampGradient } from "./color.js";
+import { fetchRecord } from "./data.js";
+import { element, Menu, nearestStep, StepSlider, Tooltip, withoutCommonPrefix } from "./dom.js";
+import { HeatMap } from "./heat_map.js";
+
+const TITLES = { gradient_norm: "gradient norm", update_to_weight: "update / weight" };
+const ALL = "all layers";
+// decades below the largest norm that still have a color of their own
+const MOST_DECADES = 8;
+
+export class GradientView {
+  constructor(update) {
+    this.run = new Menu("Run", (run) => update({ run }));
+    this.measure = new Menu("Measure", (measure) => update({ measure }));
+    this.slider = new StepSlider((step) => update({ step }));
+    this.readout = element("p", { className: "readout", ariaLive: "polite" });
+    this.map = new HeatMap({
+      square: false,
+      onHover: (row, column, event) => this.explain(row, column, event),
+      onPick: (row, column) => column !== undefined && update({ step: this.shown.steps[column] }),
+    });
+    this.tooltip = new Tooltip();
+    this.low = element("span");
+    this.high = element("span");
+    this.bar = element("div", { className: "bar" });
+    this.note = element("p", { className: "faint note" });
+    const scale = element("div", { className: "log-scale" }, this.low, this.bar, this.high);
+    scale.append(element("span", { className: "swatch" }), "not finite");
+    this.root = element(
+      "section",
+      { className: "view" },
+      element("div", { className: "controls" }, this.run.root, this.measure.root, element("div", { className: "spring" }), scale),
+      this.slider.root,
+      this.readout,
+      this.map.root,
+      this.note,
+    );
+  }
+
+  moveStep(by) {
+    this.slider.move(by);
+  }
+
+  async show(runs, state) {
+    const run = state.run in runs ? state.run : Object.keys(runs)[0];
+    const tags = runs[run];
+    const tag = state.measure in tags ? state.measure : Object.keys(tags)[0];
+    this.run.show(Object.keys(runs).map((name) => [name, name]), run);
+    this.measure.show(Object.keys(tags).map((name) => [name, TITLES[name] ?? name]), tag);
+    const latest = (this.request = fetchRecord("tensors", { plugin: "kseq_gradients", run, tag }));
+    const record = await latest;
+    if (this.request === latest) this.draw(record, tags[tag].layers, state.step, tag);
+  }
+
+  draw({ header: { steps }, shape: [, width], values }, names, wanted, tag) {
+    // a series whose layers changed has the names of its first record
+    const layers = names.length === width ? names : Array.from({ length: width }, (_, i) => `layer ${i}`);
+    const rows = [ALL, ...withoutCommonPrefix(layers)];
+    const norms = new Float32Array(rows.length * steps.length);
+    for (let column = 0; column < steps.length; column++) {
+      const own = values.subarray(column * width, (column + 1) * width);
+      norms[column] = Math.hypot(...own);
+      own.forEach((norm, layer) => (norms[(layer + 1) * steps.length + column] = norm));
+    }
+    const [low, high] = limits(norms);
+    const span = Math.log(high / low);
+    const units = norms.map((norm) => (norm === 0 ? 0 : Number.isFinite(norm) ? Math.max(0.02, Math.log(norm / low) / span) : NaN));
+    this.shown = { rows, steps, norms };
+    this.low.textContent = low.toExponential(0);
+    this.high.textContent = high.toExponential(0);
+    this.bar.style.background = rampGradient();
+
+    const step = nearestStep(steps, wanted);
+    this.slider.show(steps, step, `${steps.length} steps kept`);
+    const height = Math.max(innerHeight - this.map.root.getBoundingClientRect().top - 60, 280);
+    const labels = steps.map((each) => each.toLocaleString("en"));
+    this.map.show({ rows, columns: labels, units }, this.root.clientWidth - 8, height);
+    this.map.canvas.setAttribute("aria-label", `${TITLES[tag] ?? tag} of ${width} layers over ${steps.length} steps`);
+    this.marked = steps.indexOf(step);
+    this.map.mark(0, this.marked);
+    this.readout.replaceChildren(...this.describe(this.marked));
+    const dead = layers.filter((_, layer) => isZero(norms, (layer + 1) * steps.length, steps.length));
+    this.note.textContent = dead.length ? `No gradient at all: ${dead.join(", ")}` : "";
+  }
+
+  /** What a step shows, in words. */
+  describe(column) {
+    const { rows, steps, norms } = this.shown;
+    const layers = rows.slice(1).map((name, layer) => [name, norms[(layer + 1) * steps.length + column]]);
+    const broken = layers.filter(([, norm]) => !Number.isFinite(norm));
+    if (broken.length) return [element("strong", { className: "alarm" }, `not finite in ${broken.length} of ${layers.length} layers`)];
+    const sorted = layers.filter(([, norm]) => norm > 0).sort((a, b) => b[1] - a[1]);
+    const parts = [["all layers", norms[column]]];
+    if (sorted.length) parts.push([`largest ${sorted[0][0]}`, sorted[0][1]], [`smallest ${sorted.at(-1)[0]}`, sorted.at(-1)[1]]);
+    return parts.map(([name, norm]) => element("span", {}, `${name} `, element("strong", {}, norm.toPrecision(3))));
+  }
+
+  explain(row, column, event) {
+    if (row === undefined) {
+      this.map.mark(0, this.marked);
+      return this.tooltip.hide();
+    }
+    this.map.mark(row, column);
+    const { rows, steps, norms } = this.shown;
+    const norm = norms[row * steps.length + column];
+    this.tooltip.show(
+      event,
+      element("div", {}, element("strong", {}, rows[row]), ` at step ${steps[column].toLocaleString("en")}`),
+      element("div", { className: "value" }, Number.isFinite(norm) ? norm.toPrecision(5) : String(norm)),
+    );
+  }
+}
+
+/** The powers of ten around what is positive and finite, at most `MOST_DECADES` apart. */
+function limits(norms) {
+  const shown = norms.filter((norm) => norm > 0 && Number.isFinite(norm));
+  if (!shown.length) return [0.1, 1];
+  const [least, most] = shown.reduce(([a, b], norm) => [Math.min(a, norm), Math.max(b, norm)], [Infinity, 0]);
+  const high = Math.ceil(Math.log10(most));
+  const low = Math.max(Math.floor(Math.log10(least)), high - MOST_DECADES);
+  return [10 ** Math.min(low, high - 1), 10 ** high];
+}
+
+function isZero(norms, start, length) {
+  return norms.subarray(start, start + length).every((norm) => norm === 0);
+}

@@ -1,0 +1,200 @@
+/** A matrix as colors on a canvas, with labels along both sides. */
+
+import { paint } from "./color.js";
+import { cssVariable, element, resizeCanvas } from "./dom.js";
+
+const FONT = 12;
+const LARGEST_CELL = 30;
+const GAP = 8;
+const LONGEST_LABEL = 170;
+
+/**
+ * `show(matrix, box)` draws `{rows, columns, units}`: labels of both sides and, row by
+ * row, numbers from 0 to 1, or what is not finite. `turned` stands the labels of the
+ * columns upright where they do not fit. `onHover(row, column, event)` is called with
+ * the cell under the pointer, or with nothing when it leaves.
+ */
+export class HeatMap {
+  constructor({ onHover = () => {}, onPick = () => {}, square = true } = {}) {
+    this.canvas = element("canvas", { className: "heat-map" });
+    this.canvas.setAttribute("role", "img");
+    this.root = element("div", { className: "picture" }, this.canvas);
+    this.square = square;
+    this.canvas.onpointermove = (event) => onHover(...this.cellAt(event), event);
+    this.canvas.onpointerleave = () => onHover();
+    this.canvas.onclick = (event) => onPick(...this.cellAt(event));
+  }
+
+  /** Draws within `width` by `height` CSS pixels; returns a note if cells were pooled. */
+  show(matrix, width, height) {
+    this.matrix = matrix;
+    const rows = matrix.rows.length;
+    const columns = matrix.columns.length;
+    this.context ??= this.canvas.getContext("2d");
+    this.context.font = font();
+    const left = widest(this.context, matrix.rows) + GAP;
+    const roomAcross = Math.max(width - left - 2, 40);
+    let cellWidth = Math.min(roomAcross / columns, this.square ? LARGEST_CELL : 24);
+    const turned = this.square && matrix.columns.some((label) => this.context.measureText(label).width > cellWidth - 4);
+    const top = (turned ? widest(this.context, matrix.columns) : FONT) + GAP;
+    let cellHeight = Math.min(Math.max(height - top - 2, 40) / rows, LARGEST_CELL);
+    if (this.square) cellWidth = cellHeight = Math.min(cellWidth, Math.max(cellHeight, 1));
+    // cells of a whole number of pixels stay even, where they are large enough for it
+    if (cellWidth > 3) cellWidth = Math.floor(cellWidth);
+    if (cellHeight > 3) cellHeight = Math.floor(cellHeight);
+    this.place = { left, top, cellWidth, cellHeight, rows, columns, turned };
+    this.base = this.drawBase();
+    this.mark();
+    const pixels = Math.min(cellWidth, cellHeight) * devicePixelRatio;
+    return pixels < 1 ? `drawn smaller than its ${rows} × ${columns} cells: each pixel shows the largest value` : "";
+  }
+
+  /** Frames a cell and darkens its labels; with nothing, takes the frame away. */
+  mark(row, column) {
+    const { left, top, cellWidth, cellHeight } = this.place;
+    const context = resizeCanvas(this.canvas, this.base.cssWidth, this.base.cssHeight);
+    context.drawImage(this.base, 0, 0, this.base.cssWidth, this.base.cssHeight);
+    if (row === undefined) return;
+    context.font = font();
+    context.strokeStyle = context.fillStyle = cssVariable("--accent");
+    const x = left + column * cellWidth;
+    const y = top + row * cellHeight;
+    context.globalAlpha = 0.35;
+    context.strokeRect(left + 0.5, y + 0.5, this.place.columns * cellWidth - 1, Math.max(cellHeight - 1, 1));
+    context.strokeRect(x + 0.5, top + 0.5, Math.max(cellWidth - 1, 1), this.place.rows * cellHeight - 1);
+    context.globalAlpha = 1;
+    context.lineWidth = 2;
+    context.strokeRect(x, y, Math.max(cellWidth, 3), Math.max(cellHeight, 3));
+    this.overwrite(context, "row", row);
+    this.overwrite(context, "column", column);
+  }
+
+  cellAt(event) {
+    const { left, top, cellWidth, cellHeight, rows, columns } = this.place;
+    const row = Math.floor((event.offsetY - top) / cellHeight);
+    const column = Math.floor((event.offsetX - left) / cellWidth);
+    const inside = row >= 0 && row < rows && column >= 0 && column < columns;
+    return inside ? [row, column] : [undefined, undefined];
+  }
+
+  drawBase() {
+    const { left, top, cellWidth, cellHeight, rows, columns, turned } = this.place;
+    const base = document.createElement("canvas");
+    base.cssWidth = Math.ceil(left + columns * cellWidth + 2);
+    base.cssHeight = Math.ceil(top + rows * cellHeight + (this.square ? 2 : FONT + GAP));
+    const context = resizeCanvas(base, base.cssWidth, base.cssHeight);
+    context.font = font();
+    context.imageSmoothingEnabled = false;
+    const across = columns * cellWidth;
+    const down = rows * cellHeight;
+    context.drawImage(this.pixels(across, down), left, top, across, down);
+    if (Math.min(cellWidth, cellHeight) >= 9) this.drawGrid(context);
+    context.fillStyle = cssVariable("--faint");
+    const every = Math.ceil((FONT + 2) / cellHeight);
+    for (let row = 0; row < rows; row += every) this.label(context, "row", row);
+    const step = this.columnsPerLabel(context);
+    for (let column = 0; column < columns; column += step) this.label(context, "column", column);
+    return base;
+  }
+
+  /** The colors, one pixel a cell; of cells smaller than a pixel, the largest. */
+  pixels(across, down) {
+    const { rows, columns } = this.place;
+    const width = Math.min(columns, Math.max(1, Math.round(across * devicePixelRatio)));
+    const height = Math.min(rows, Math.max(1, Math.round(down * devicePixelRatio)));
+    const units = pool(this.matrix.units, rows, columns, height, width);
+    const small = element("canvas", { width, height });
+    const alarm = cssVariable("--alarm").split(" ").map(Number);
+    small.getContext("2d").putImageData(paint(units, width, height, alarm), 0, 0);
+    return small;
+  }
+
+  drawGrid(context) {
+    const { left, top, cellWidth, cellHeight, rows, columns } = this.place;
+    context.fillStyle = cssVariable("--ground");
+    for (let row = 1; row < rows; row++) context.fillRect(left, top + row * cellHeight - 0.5, columns * cellWidth, 1);
+    for (let column = 1; column < columns; column++) {
+      context.fillRect(left + column * cellWidth - 0.5, top, 1, rows * cellHeight);
+    }
+  }
+
+  columnsPerLabel(context) {
+    const { cellWidth, turned } = this.place;
+    const room = turned ? FONT + 2 : widest(context, this.matrix.columns) + 12;
+    return Math.ceil(room / cellWidth);
+  }
+
+  label(context, side, index) {
+    const { left, top, cellWidth, cellHeight, rows, turned } = this.place;
+    const text = shorten(context, (side === "row" ? this.matrix.rows : this.matrix.columns)[index]);
+    context.textBaseline = "middle";
+    context.textAlign = "right";
+    if (side === "row") {
+      context.fillText(text, left - GAP, top + (index + 0.5) * cellHeight);
+      return;
+    }
+    const x = left + (index + 0.5) * cellWidth;
+    if (turned) {
+      context.save();
+      context.translate(x, top - GAP);
+      context.rotate(-Math.PI / 2);
+      context.textAlign = "left";
+      context.fillText(text, 0, 0);
+      context.restore();
+    } else {
+      context.textAlign = "center";
+      // steps stand below, tokens above
+      context.fillText(text, x, this.square ? top - GAP - FONT / 2 : top + rows * cellHeight + GAP);
+    }
+  }
+
+  /** The label of the marked cell, over those that are in its way. */
+  overwrite(context, side, index) {
+    const { left, top, cellWidth, cellHeight, rows, turned } = this.place;
+    const text = shorten(context, (side === "row" ? this.matrix.rows : this.matrix.columns)[index]);
+    const width = context.measureText(text).width;
+    context.save();
+    context.fillStyle = cssVariable("--ground");
+    if (side === "row") context.fillRect(0, top + (index + 0.5) * cellHeight - 8, left - 2, 16);
+    else if (turned) context.fillRect(left + (index + 0.5) * cellWidth - 8, 0, 16, top - 2);
+    else {
+      const y = this.square ? 0 : top + rows * cellHeight + 1;
+      context.fillRect(left + (index + 0.5) * cellWidth - width / 2 - 6, y, width + 12, FONT + GAP - 2);
+    }
+    context.fillStyle = cssVariable("--text");
+    context.font = `600 ${font()}`;
+    this.label(context, side, index);
+    context.restore();
+  }
+}
+
+/** The largest of each block; NaN if one of it is not finite. */
+export function pool(units, rows, columns, height, width) {
+  if (rows === height && columns === width) return units;
+  const pooled = new Float32Array(height * width).fill(-Infinity);
+  for (let row = 0; row < rows; row++) {
+    const start = Math.floor((row * height) / rows) * width;
+    for (let column = 0; column < columns; column++) {
+      const place = start + Math.floor((column * width) / columns);
+      const value = units[row * columns + column];
+      pooled[place] = Number.isFinite(value) ? Math.max(pooled[place], value) : NaN;
+    }
+  }
+  return pooled;
+}
+
+function font() {
+  return `${FONT}px ${cssVariable("--font")}`;
+}
+
+function widest(context, labels) {
+  return Math.min(LONGEST_LABEL, Math.max(...labels.map((label) => context.measureText(label).width)));
+}
+
+/** Long labels lose their beginning: the ends of layer paths tell them apart. */
+function shorten(context, label) {
+  if (context.measureText(label).width <= LONGEST_LABEL) return label;
+  let text = label;
+  while (context.measureText(`…${text}`).width > LONGEST_LABEL) text = text.slice(1);
+  return `…${text}`;
+}
