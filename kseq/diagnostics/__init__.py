@@ -3,6 +3,7 @@
 from kseq.diagnostics.alignment_crossing import alignment_crossing
 from kseq.diagnostics.attention_maps import AttentionProbe, attention_maps
 from kseq.diagnostics.check_causality import check_causality
+from kseq.diagnostics.check_padding import check_padding
 from kseq.diagnostics.exposure_bias import ExposureBias, exposure_bias
 from kseq.diagnostics.gradient_norms import gradient_norms, layer_path
 from kseq.diagnostics.leak_report import LeakReport
@@ -16,6 +17,7 @@ __all__ = [
     "attention_maps",
     "capture",
     "check_causality",
+    "check_padding",
     "exposure_bias",
     "gradient_norms",
     "layer_path",

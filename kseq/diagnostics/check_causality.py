@@ -9,6 +9,7 @@ from keras import ops
 
 from kseq._checks import message
 from kseq.backend import compiled
+from kseq.diagnostics.chosen_input import chosen_input
 from kseq.diagnostics.layer_calls import layer_calls, leaking_layer
 from kseq.diagnostics.leak_report import LeakReport
 from kseq.diagnostics.other_values import other_values
@@ -63,7 +64,7 @@ def check_causality(
     >>> report.output_position, report.input_position, report.layer
     (0, 1, 'model/conv')
     """
-    values, rebuild = _chosen(x, key)
+    values, rebuild = chosen_input(x, key)
     other = other_values("x", values)
     for mode in (False, True) if training is None else (training,):
         report = _Check(model, values, other, rebuild, mode).report()
@@ -159,24 +160,3 @@ def _first_change(
             sizes = [np.abs(y.astype("float64") - z).max() for y, z in pairs]
             return t, float(max(sizes))
     return None
-
-
-def _chosen(x: Any, key: Any) -> tuple[np.ndarray, Callable[[np.ndarray], Any]]:
-    """The input to check, and a function that makes `x` with another in its place."""
-    if key is None and not isinstance(x, dict | list | tuple):
-        return np.asarray(x), lambda values: values
-    keys = list(x) if isinstance(x, dict) else list(range(len(x)))
-    if key not in keys:
-        raise ValueError(
-            message(
-                f"`key` must choose one of the inputs {', '.join(map(repr, keys))}.",
-                key=key,
-            )
-        )
-
-    def rebuild(values: np.ndarray) -> Any:
-        if isinstance(x, dict):
-            return {**x, key: values}
-        return [values if i == key else part for i, part in enumerate(x)]
-
-    return np.asarray(x[key]), rebuild

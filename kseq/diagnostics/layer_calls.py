@@ -99,9 +99,7 @@ def all_calls(calls: list[LayerCall]) -> Iterator[LayerCall]:
 def _any_changed(
     before: list[np.ndarray], after: list[np.ndarray], changed: Changed
 ) -> bool:
-    return any(
-        b.shape != a.shape or changed(b, a) for b, a in zip(before, after, strict=True)
-    )
+    return any(changed(b, a) for b, a in zip(before, after, strict=True))
 
 
 def _arrays(tree: Any) -> list[np.ndarray]:
