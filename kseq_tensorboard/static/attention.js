@@ -4,7 +4,10 @@ import { AttentionPane } from "./attention_pane.js";
 import { rampGradient } from "./color.js";
 import { fetchRecord } from "./data.js";
 import { element, Menu, nearestStep, Switch, withoutCommonPrefix } from "./dom.js";
-import { headButtons, layerRows, splitOverview } from "./thumbnails.js";
+import { layerRows, splitOverview } from "./thumbnails.js";
+
+// CSS pixels that the small pictures get beside the large one
+const OVERVIEW = 420;
 
 export class AttentionView {
   /** `update(changes)` changes the state of the page and shows it again. */
@@ -18,15 +21,12 @@ export class AttentionView {
       [["map", "Heat map"], ["lines", "Lines"], ["all", "All heads"]],
       (mode) => update({ mode }),
     );
-    this.contrast = new Switch(
-      "colors",
-      [["fixed", "0 – 1"], ["largest", "0 – largest"]],
-      (contrast) => update({ contrast }),
-    );
     this.compare = element("button", { type: "button", className: "toggle", textContent: "Compare" });
-    this.scale = element("div", { className: "scale" });
-    this.heads = element("div", { className: "heads strip" });
-    this.grid = element("div", { className: "grid" });
+    this.stretch = element("button", { type: "button", className: "toggle", textContent: "Stretch" });
+    this.stretch.title = "The darkest color for the largest weight of the picture, instead of for 1";
+    this.bar = element("div", { className: "bar" });
+    this.largest = element("span");
+    this.overview = element("div", { className: "overview" });
     this.panes = ["", "2"].map(
       (suffix) =>
         new AttentionPane({
@@ -35,15 +35,14 @@ export class AttentionView {
           onHover: (...cell) => this.panes.forEach((pane) => pane.mark(...cell)),
         }),
     );
-    const stage = element("div", { className: "stage" }, ...this.panes.map(({ root }) => root));
-    const controls = [this.mode.root, this.example.root, this.layer.root, this.head.root, this.compare];
+    this.stage = element("div", { className: "stage" }, ...this.panes.map(({ root }) => root), this.overview);
+    const controls = [this.mode, this.example, this.layer, this.head].map(({ root }) => root);
+    const scale = element("div", { className: "scale" }, this.stretch, "0", this.bar, this.largest);
     this.root = element(
       "section",
       { className: "view" },
-      element("div", { className: "controls" }, ...controls, element("div", { className: "spring" }), this.contrast.root, this.scale),
-      this.heads,
-      stage,
-      this.grid,
+      element("div", { className: "controls" }, ...controls, this.compare, element("div", { className: "spring" }), scale),
+      this.stage,
     );
   }
 
@@ -62,36 +61,58 @@ export class AttentionView {
     const mode = state.mode ?? "map";
     const names = Object.fromEntries(Object.entries(layers).map(([name, { layer }]) => [name, layer]));
     const step = nearestStep(steps, state.step);
+    const comparing = state.run2 !== undefined && mode !== "all";
 
     this.mode.show(mode);
     this.example.show(examples.map((text, index) => [String(index), `${index + 1}: ${text}`]), example);
     this.layer.show(zip(Object.keys(layers), withoutCommonPrefix(Object.values(names))), tag);
     this.head.show(headOptions(heads), head);
-    this.contrast.show(state.contrast ?? "fixed");
-    this.scale.style.setProperty("--ramp", rampGradient());
-    const comparing = state.run2 !== undefined && mode !== "all";
+    this.showScale(Boolean(state.stretch));
+    this.stretch.hidden = mode === "all";
     this.compare.setAttribute("aria-pressed", comparing);
-    this.compare.onclick = () =>
-      this.update(comparing ? { run2: undefined, step2: undefined } : { run2: run, step2: steps[0], mode: mode === "all" ? "map" : mode });
     this.compare.hidden = mode === "all";
+    this.compare.onclick = () =>
+      this.update(comparing ? { run2: undefined, step2: undefined } : { run2: run, step2: steps[0] });
 
-    const shared = { tag, head, example, mode, contrast: state.contrast, comparing };
     const second = state.run2 in runs ? state.run2 : run;
-    const overview = fetchRecord("overview", { run, step, example }).then(splitOverview);
+    const shared = { tag, head, example, mode, stretch: state.stretch };
+    this.stage.className = `stage ${mode}`;
+    await this.showOverview(fetchRecord("overview", { run, step, example }), names, { tag, head }, comparing);
+    const width = this.roomForPane(comparing);
     await Promise.all([
-      this.panes[0].show(runs, { ...shared, run, step: state.step, hidden: mode === "all" && "picture" }),
-      this.panes[1].show(runs, { ...shared, run: second, step: state.step2, hidden: !comparing && "all" }),
-      overview.then((found) => {
-        const own = found.find((layer) => layer.tag === tag);
-        this.heads.hidden = mode === "all" || own.shape[0] === 1;
-        this.heads.replaceChildren(...headButtons(own, head, (picked) => this.update({ head: picked })));
-        this.grid.hidden = mode !== "all";
-        if (mode !== "all") return;
-        const pick = (layer, picked) => this.update({ layer, head: picked, mode: "map" });
-        this.grid.replaceChildren(...layerRows(found, names, { tag, head }, pick));
-      }),
+      this.panes[0].show(runs, { ...shared, run, step: state.step, width }),
+      comparing && this.panes[1].show(runs, { ...shared, run: second, step: state.step2, width }),
     ]);
+    this.panes[1].root.hidden = !comparing;
   }
+
+  roomForPane(comparing) {
+    const room = this.stage.clientWidth;
+    if (getComputedStyle(this.stage).flexDirection === "column") return room;
+    if (comparing) return room / 2 - 20;
+    return this.overview.hidden ? room : room - OVERVIEW;
+  }
+
+  /** All layers and heads, beside the picture or in its place. */
+  async showOverview(record, names, chosen, comparing) {
+    const layers = splitOverview(await record).sort((a, b) => place(names, a) - place(names, b));
+    const several = layers.length > 1 || layers[0].shape[0] > 1;
+    this.overview.hidden = comparing || !several;
+    const pick = (layer, head) => this.update({ layer, head, mode: this.mode.value === "all" ? "map" : this.mode.value });
+    this.overview.replaceChildren(...layerRows(layers, names, chosen, pick));
+  }
+
+  showScale(stretched) {
+    this.stretch.setAttribute("aria-pressed", stretched);
+    this.stretch.onclick = () => this.update({ stretch: stretched ? undefined : "yes" });
+    this.bar.style.background = rampGradient();
+    this.largest.textContent = stretched ? "largest" : "1";
+  }
+}
+
+/** The order of `names`, in which the model calls its layers. */
+function place(names, { tag }) {
+  return Object.keys(names).indexOf(tag);
 }
 
 function headOptions(heads) {

@@ -26,14 +26,11 @@ export class AttentionPane {
     );
   }
 
-  /** `wanted`: run, step, layer tag, head, example, mode, contrast, what is hidden. */
+  /** `wanted`: run, step, layer tag, head, example, mode, stretch, width in pixels. */
   async show(runs, wanted) {
-    this.root.hidden = wanted.hidden === "all";
-    this.place.hidden = this.note.hidden = Boolean(wanted.hidden);
+    this.place.hidden = this.note.hidden = wanted.mode === "all";
     this.shown = undefined;
-    if (wanted.hidden === "all") return;
-    const names = Object.keys(runs);
-    this.run.show(names.map((name) => [name, name]), wanted.run);
+    this.run.show(Object.keys(runs).map((name) => [name, name]), wanted.run);
     const layer = runs[wanted.run][wanted.tag];
     if (!layer) {
       this.place.replaceChildren();
@@ -41,8 +38,8 @@ export class AttentionPane {
       return;
     }
     const step = nearestStep(layer.steps, wanted.step);
-    this.slider.show(layer.steps, step, `${layer.steps.indexOf(step) + 1} of ${layer.steps.length} records`);
-    if (wanted.hidden) return;
+    this.slider.show(layer.steps, step, `record ${layer.steps.indexOf(step) + 1} of ${layer.steps.length}`);
+    if (wanted.mode === "all") return;
     const { run, tag, example, head } = wanted;
     const latest = (this.request = fetchRecord("attention", { run, tag, step, example, head }));
     const record = await latest;
@@ -50,20 +47,20 @@ export class AttentionPane {
     if (this.request === latest) this.draw(record, wanted, step);
   }
 
-  draw({ header, values }, { mode, contrast, comparing }, step) {
+  draw({ header, values }, { mode, stretch, width }, step) {
     const { queries, keys, epoch } = header;
-    const largest = contrast === "largest" ? Math.max(values.reduce((a, b) => Math.max(a, b), 0), 1e-9) : 1;
+    const largest = stretch ? Math.max(values.reduce((a, b) => Math.max(a, b), 0), 1e-9) : 1;
     this.shown = { queries, keys, values };
     this.picture = mode === "lines" ? this.pictures.lines : this.pictures.map;
     if (this.place.firstChild !== this.picture.root) this.place.replaceChildren(this.picture.root);
     this.slider.label.textContent = `step ${step.toLocaleString("en")} · epoch ${epoch}`;
     // the square root keeps attention visible that is spread over many keys
     const units = values.map((weight) => Math.sqrt(weight / largest));
-    const width = (this.root.parentElement.clientWidth - 24) / (comparing ? 2 : 1);
-    const height = Math.max(innerHeight - this.place.getBoundingClientRect().top - 40, 320);
+    const top = this.place.getBoundingClientRect().top + scrollY;
+    const height = Math.max(innerHeight - top - 64, 320);
     const drawn = this.picture.show({ rows: queries, columns: keys, units }, width, height);
     this.picture.canvas.setAttribute("aria-label", `attention of ${queries.length} queries to ${keys.length} keys`);
-    this.note.textContent = [drawn, leftOut(header)].filter(Boolean).join(" · ");
+    this.note.textContent = [mode === "lines" ? "" : "queries down, keys across, color by the root of the weight", drawn, leftOut(header)].filter(Boolean).join(" · ");
   }
 
   mark(row, column) {

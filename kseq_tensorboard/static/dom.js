@@ -44,6 +44,7 @@ export class Switch {
   }
 
   show(value) {
+    this.value = value;
     for (const button of this.buttons) {
       button.setAttribute("aria-pressed", button.value === value);
     }
@@ -87,6 +88,12 @@ export function nearestStep(steps, wanted) {
   if (wanted === undefined || wanted === "") return steps.at(-1);
   const distance = (step) => Math.abs(step - wanted);
   return steps.reduce((best, step) => (distance(step) < distance(best) ? step : best));
+}
+
+/** The entries of an object in the order that a reader counts: a2 before a10. */
+export function sortedByName(object) {
+  const compare = new Intl.Collator("en", { numeric: true }).compare;
+  return Object.fromEntries(Object.entries(object).sort(([a], [b]) => compare(a, b)));
 }
 
 /** A box with text beside the pointer. */

@@ -4,6 +4,7 @@ import { rampGradient } from "./color.js";
 import { fetchRecord } from "./data.js";
 import { element, Menu, nearestStep, StepSlider, Tooltip, withoutCommonPrefix } from "./dom.js";
 import { HeatMap } from "./heat_map.js";
+import { roundStep } from "./line_chart.js";
 
 const TITLES = { gradient_norm: "gradient norm", update_to_weight: "update / weight" };
 const ALL = "all layers";
@@ -68,18 +69,18 @@ export class GradientView {
     const span = Math.log(high / low);
     const units = norms.map((norm) => (norm === 0 ? 0 : Number.isFinite(norm) ? Math.max(0.02, Math.log(norm / low) / span) : NaN));
     this.shown = { rows, steps, norms };
-    this.low.textContent = low.toExponential(0);
-    this.high.textContent = high.toExponential(0);
+    this.low.textContent = `1e${Math.log10(low).toFixed()}`;
+    this.high.textContent = `1e${Math.log10(high).toFixed()}`;
     this.bar.style.background = rampGradient();
 
     const step = nearestStep(steps, wanted);
     this.slider.show(steps, step, `${steps.length} steps kept`);
     const height = Math.max(innerHeight - this.map.root.getBoundingClientRect().top - 60, 280);
     const labels = steps.map((each) => each.toLocaleString("en"));
-    this.map.show({ rows, columns: labels, units }, this.root.clientWidth - 8, height);
+    this.map.show({ rows, columns: labels, units, ticks: ticksOf(steps) }, this.root.clientWidth - 8, height);
     this.map.canvas.setAttribute("aria-label", `${TITLES[tag] ?? tag} of ${width} layers over ${steps.length} steps`);
     this.marked = steps.indexOf(step);
-    this.map.mark(0, this.marked);
+    this.map.mark(undefined, this.marked);
     this.readout.replaceChildren(...this.describe(this.marked));
     const dead = layers.filter((_, layer) => isZero(norms, (layer + 1) * steps.length, steps.length));
     this.note.textContent = dead.length ? `No gradient at all: ${dead.join(", ")}` : "";
@@ -92,14 +93,16 @@ export class GradientView {
     const broken = layers.filter(([, norm]) => !Number.isFinite(norm));
     if (broken.length) return [element("strong", { className: "alarm" }, `not finite in ${broken.length} of ${layers.length} layers`)];
     const sorted = layers.filter(([, norm]) => norm > 0).sort((a, b) => b[1] - a[1]);
-    const parts = [["all layers", norms[column]]];
-    if (sorted.length) parts.push([`largest ${sorted[0][0]}`, sorted[0][1]], [`smallest ${sorted.at(-1)[0]}`, sorted.at(-1)[1]]);
-    return parts.map(([name, norm]) => element("span", {}, `${name} `, element("strong", {}, norm.toPrecision(3))));
+    const parts = [["", norms[column], "all layers"]];
+    if (sorted.length) parts.push(["largest ", sorted[0][1], sorted[0][0]], ["smallest ", sorted.at(-1)[1], sorted.at(-1)[0]]);
+    return parts.map(([which, norm, name]) =>
+      element("span", {}, which, element("strong", {}, norm.toPrecision(3)), which ? ` in ${name}` : ` ${name}`),
+    );
   }
 
   explain(row, column, event) {
     if (row === undefined) {
-      this.map.mark(0, this.marked);
+      this.map.mark(undefined, this.marked);
       return this.tooltip.hide();
     }
     this.map.mark(row, column);
@@ -111,6 +114,14 @@ export class GradientView {
       element("div", { className: "value" }, Number.isFinite(norm) ? norm.toPrecision(5) : String(norm)),
     );
   }
+}
+
+/** The columns at which the steps pass a round number, some ten of them. */
+function ticksOf(steps) {
+  const between = roundStep((steps.at(-1) - steps[0]) / 10);
+  return steps.flatMap((step, column) =>
+    column === 0 || Math.floor(step / between) > Math.floor(steps[column - 1] / between) ? [column] : [],
+  ).filter((column, index, all) => index === 0 || column - all[index - 1] > steps.length / 25);
 }
 
 /** The powers of ten around what is positive and finite, at most `MOST_DECADES` apart. */

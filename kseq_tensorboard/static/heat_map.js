@@ -4,15 +4,17 @@ import { paint } from "./color.js";
 import { cssVariable, element, resizeCanvas } from "./dom.js";
 
 const FONT = 12;
-const LARGEST_CELL = 30;
+const LARGEST_CELL = 44;
 const GAP = 8;
-const LONGEST_LABEL = 170;
+const LONGEST_LABEL = 210;
 
 /**
- * `show(matrix, box)` draws `{rows, columns, units}`: labels of both sides and, row by
- * row, numbers from 0 to 1, or what is not finite. `turned` stands the labels of the
- * columns upright where they do not fit. `onHover(row, column, event)` is called with
- * the cell under the pointer, or with nothing when it leaves.
+ * Draws `{rows, columns, units, ticks}`: labels of both sides, row by row numbers from
+ * 0 to 1 or what is not finite, and the columns that have a label, if not all that fit.
+ *
+ * `square` cells are for tokens, whose labels stand above; those of steps stand below.
+ * `onHover(row, column, event)` is called with the cell under the pointer, or with
+ * nothing when it leaves; `onPick(row, column)` with the cell of a click.
  */
 export class HeatMap {
   constructor({ onHover = () => {}, onPick = () => {}, square = true } = {}) {
@@ -25,7 +27,7 @@ export class HeatMap {
     this.canvas.onclick = (event) => onPick(...this.cellAt(event));
   }
 
-  /** Draws within `width` by `height` CSS pixels; returns a note if cells were pooled. */
+  /** Draws within `width` by `height` CSS pixels; returns a note if cells are too small. */
   show(matrix, width, height) {
     this.matrix = matrix;
     const rows = matrix.rows.length;
@@ -33,8 +35,8 @@ export class HeatMap {
     this.context ??= this.canvas.getContext("2d");
     this.context.font = font();
     const left = widest(this.context, matrix.rows) + GAP;
-    const roomAcross = Math.max(width - left - 2, 40);
-    let cellWidth = Math.min(roomAcross / columns, this.square ? LARGEST_CELL : 24);
+    const roomAcross = Math.max(width - left - this.right(), 40);
+    let cellWidth = Math.min(roomAcross / columns, LARGEST_CELL);
     const turned = this.square && matrix.columns.some((label) => this.context.measureText(label).width > cellWidth - 4);
     const top = (turned ? widest(this.context, matrix.columns) : FONT) + GAP;
     let cellHeight = Math.min(Math.max(height - top - 2, 40) / rows, LARGEST_CELL);
@@ -49,24 +51,30 @@ export class HeatMap {
     return pixels < 1 ? `drawn smaller than its ${rows} × ${columns} cells: each pixel shows the largest value` : "";
   }
 
-  /** Frames a cell and darkens its labels; with nothing, takes the frame away. */
+  /** Frames a cell, or a whole column, and darkens its labels; with nothing, neither. */
   mark(row, column) {
     const { left, top, cellWidth, cellHeight } = this.place;
     const context = resizeCanvas(this.canvas, this.base.cssWidth, this.base.cssHeight);
     context.drawImage(this.base, 0, 0, this.base.cssWidth, this.base.cssHeight);
-    if (row === undefined) return;
+    if (column === undefined) return;
     context.font = font();
-    context.strokeStyle = context.fillStyle = cssVariable("--accent");
+    context.strokeStyle = cssVariable("--accent");
     const x = left + column * cellWidth;
-    const y = top + row * cellHeight;
-    context.globalAlpha = 0.35;
-    context.strokeRect(left + 0.5, y + 0.5, this.place.columns * cellWidth - 1, Math.max(cellHeight - 1, 1));
+    context.globalAlpha = row === undefined ? 1 : 0.4;
     context.strokeRect(x + 0.5, top + 0.5, Math.max(cellWidth - 1, 1), this.place.rows * cellHeight - 1);
+    this.overwrite(context, "column", column);
+    if (row === undefined) return;
+    const y = top + row * cellHeight;
+    context.strokeRect(left + 0.5, y + 0.5, this.place.columns * cellWidth - 1, Math.max(cellHeight - 1, 1));
     context.globalAlpha = 1;
     context.lineWidth = 2;
     context.strokeRect(x, y, Math.max(cellWidth, 3), Math.max(cellHeight, 3));
     this.overwrite(context, "row", row);
-    this.overwrite(context, "column", column);
+  }
+
+  /** Pixels to the right of the cells, for half a label of the last step. */
+  right() {
+    return this.square ? 2 : 28;
   }
 
   cellAt(event) {
@@ -80,7 +88,7 @@ export class HeatMap {
   drawBase() {
     const { left, top, cellWidth, cellHeight, rows, columns, turned } = this.place;
     const base = document.createElement("canvas");
-    base.cssWidth = Math.ceil(left + columns * cellWidth + 2);
+    base.cssWidth = Math.ceil(left + columns * cellWidth + this.right());
     base.cssHeight = Math.ceil(top + rows * cellHeight + (this.square ? 2 : FONT + GAP));
     const context = resizeCanvas(base, base.cssWidth, base.cssHeight);
     context.font = font();
@@ -92,8 +100,7 @@ export class HeatMap {
     context.fillStyle = cssVariable("--faint");
     const every = Math.ceil((FONT + 2) / cellHeight);
     for (let row = 0; row < rows; row += every) this.label(context, "row", row);
-    const step = this.columnsPerLabel(context);
-    for (let column = 0; column < columns; column += step) this.label(context, "column", column);
+    for (const column of this.matrix.ticks ?? this.columnsThatFit(context)) this.label(context, "column", column);
     return base;
   }
 
@@ -118,15 +125,15 @@ export class HeatMap {
     }
   }
 
-  columnsPerLabel(context) {
-    const { cellWidth, turned } = this.place;
+  columnsThatFit(context) {
+    const { cellWidth, columns, turned } = this.place;
     const room = turned ? FONT + 2 : widest(context, this.matrix.columns) + 12;
-    return Math.ceil(room / cellWidth);
+    const every = Math.ceil(room / cellWidth);
+    return Array.from({ length: Math.ceil(columns / every) }, (_, index) => index * every);
   }
 
-  label(context, side, index) {
+  label(context, side, index, text = this.text(context, side, index)) {
     const { left, top, cellWidth, cellHeight, rows, turned } = this.place;
-    const text = shorten(context, (side === "row" ? this.matrix.rows : this.matrix.columns)[index]);
     context.textBaseline = "middle";
     context.textAlign = "right";
     if (side === "row") {
@@ -151,9 +158,10 @@ export class HeatMap {
   /** The label of the marked cell, over those that are in its way. */
   overwrite(context, side, index) {
     const { left, top, cellWidth, cellHeight, rows, turned } = this.place;
-    const text = shorten(context, (side === "row" ? this.matrix.rows : this.matrix.columns)[index]);
+    const text = this.text(context, side, index);
     const width = context.measureText(text).width;
     context.save();
+    context.globalAlpha = 1;
     context.fillStyle = cssVariable("--ground");
     if (side === "row") context.fillRect(0, top + (index + 0.5) * cellHeight - 8, left - 2, 16);
     else if (turned) context.fillRect(left + (index + 0.5) * cellWidth - 8, 0, 16, top - 2);
@@ -163,8 +171,12 @@ export class HeatMap {
     }
     context.fillStyle = cssVariable("--text");
     context.font = `600 ${font()}`;
-    this.label(context, side, index);
+    this.label(context, side, index, text);
     context.restore();
+  }
+
+  text(context, side, index) {
+    return shorten(context, (side === "row" ? this.matrix.rows : this.matrix.columns)[index]);
   }
 }
 
@@ -187,8 +199,10 @@ function font() {
   return `${FONT}px ${cssVariable("--font")}`;
 }
 
+/** Room for the widest label, also in bold. */
 function widest(context, labels) {
-  return Math.min(LONGEST_LABEL, Math.max(...labels.map((label) => context.measureText(label).width)));
+  const widths = labels.map((label) => context.measureText(label).width);
+  return 1.12 * Math.min(LONGEST_LABEL, Math.max(...widths));
 }
 
 /** Long labels lose their beginning: the ends of layer paths tell them apart. */

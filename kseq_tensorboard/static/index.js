@@ -2,7 +2,7 @@
 
 import { AttentionView } from "./attention.js";
 import { fetchSeries, forgetRecords } from "./data.js";
-import { element, Switch } from "./dom.js";
+import { element, sortedByName, Switch } from "./dom.js";
 import { emptyView } from "./empty.js";
 import { GradientView } from "./gradients.js";
 import { followReloads, followTheme, readLink, writeLink } from "./host.js";
@@ -37,7 +37,7 @@ class Page {
 
   async load() {
     await this.attempt(async () => {
-      this.series = await fetchSeries();
+      this.series = inOrder(await fetchSeries());
       await this.show();
     });
   }
@@ -75,6 +75,18 @@ class Page {
     event.preventDefault();
     this.shown?.moveStep(by);
   }
+}
+
+/** Runs by name, layers in the order in which the model calls them, else by name. */
+function inOrder(series) {
+  for (const [plugin, runs] of Object.entries(series)) {
+    series[plugin] = sortedByName(runs);
+    for (const [run, tags] of Object.entries(runs)) {
+      const byCall = ([, a], [, b]) => (a.order ?? 0) - (b.order ?? 0);
+      series[plugin][run] = Object.fromEntries(Object.entries(sortedByName(tags)).sort(byCall));
+    }
+  }
+  return series;
 }
 
 async function loadStyle() {

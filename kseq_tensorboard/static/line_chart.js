@@ -48,21 +48,32 @@ export class LineChart {
   drawAxes(context) {
     context.lineWidth = 1;
     context.textBaseline = "middle";
-    const every = Math.ceil((this.high - this.low) / 8);
-    for (let decade = this.low; decade <= this.high; decade += every) {
-      const y = this.y(10 ** decade);
+    for (const [value, text] of this.ticks()) {
+      const y = this.y(value);
       context.strokeStyle = cssVariable("--line");
       stroke(context, [[LEFT, y], [this.width - MARGIN, y]]);
       context.fillStyle = cssVariable("--faint");
       context.textAlign = "right";
-      context.fillText(`1e${decade}`, LEFT - 8, y);
+      context.fillText(text, LEFT - 8, y);
     }
     context.textAlign = "center";
-    const between = niceStep(this.longest / Math.max(2, this.width / 90));
+    const between = roundStep(this.longest / Math.max(2, this.width / 90));
     for (let place = 0; place < this.longest; place += between) {
       context.fillText(String(place), this.x(place), this.height - BOTTOM + 14);
     }
     context.fillText(this.label, (LEFT + this.width) / 2, this.height - 8);
+  }
+
+  /** Powers of ten, every second one or less often where there are many; else 2 and 5 too. */
+  ticks() {
+    const decades = this.high - this.low;
+    const every = Math.ceil(decades / 8);
+    const ticks = [];
+    for (let decade = this.low; decade <= this.high; decade += every) {
+      const factors = decades <= 2 && decade < this.high ? [1, 2, 5] : [1];
+      for (const factor of factors) ticks.push([factor * 10 ** decade, `${factor}e${decade}`]);
+    }
+    return ticks;
   }
 
   drawCurve(context, { values, color, dashed }, place) {
@@ -109,7 +120,7 @@ function stroke(context, points) {
 }
 
 /** 1, 2 or 5 times a power of ten, not below `least`. */
-function niceStep(least) {
+export function roundStep(least) {
   const power = 10 ** Math.floor(Math.log10(Math.max(least, 1)));
   return [1, 2, 5, 10].map((factor) => factor * power).find((step) => step >= least) ?? 1;
 }

@@ -5,7 +5,7 @@ import { cssVariable, element, resizeCanvas } from "./dom.js";
 const ROW = 18;
 const SMALLEST_ROW = 11;
 const LABEL = 150;
-const FAINTEST = 0.02;
+const FAINTEST = 0.05;
 const MOST_LINES = 20_000;
 
 /** Shown as a `HeatMap` is; `onHover(row, undefined)` names a query, `(undefined, column)` a key. */
@@ -27,7 +27,7 @@ export class Lines {
     this.weakest = this.weakestDrawn();
     this.mark();
     const shown = Math.max(this.weakest, FAINTEST ** 2);
-    return `lines of weights from ${shown.toPrecision(1)} on`;
+    return `lines for weights of ${shown.toPrecision(1)} and more`;
   }
 
   /** Draws all lines, or those of one query or key alone. */

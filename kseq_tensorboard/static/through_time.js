@@ -35,7 +35,7 @@ export class ThroughTimeView {
       Object.entries(tags).map(([tag, { kind, label }]) => ({ run, tag, kind, label: label ?? tag })),
     );
     const kinds = new Set(all.map(({ kind }) => kind));
-    const kind = kinds.has(state.kind) ? state.kind : [...kinds][0];
+    const kind = [state.kind, "time", ...kinds].find((one) => kinds.has(one));
     const series = all.filter((one) => one.kind === kind);
     this.kind.root.hidden = kinds.size < 2;
     this.kind.show(kind);

@@ -4,7 +4,7 @@ import { paint } from "./color.js";
 import { element, withoutCommonPrefix } from "./dom.js";
 
 /** The pictures of one layer: `shape` is (pictures, rows, columns). */
-export function headButtons({ shape: [pictures, rows, columns], values }, chosen, onPick) {
+function headButtons({ shape: [pictures, rows, columns], values }, chosen, onPick) {
   return Array.from({ length: pictures }, (_, index) => {
     const head = pictures === 1 || index === 0 ? "mean" : String(index - 1);
     const canvas = element("canvas", { width: columns, height: rows });
