@@ -16,7 +16,7 @@ export function ramp() {
 }
 
 /** CSS color of a value between 0 and 1. */
-export function rampColor(unit) {
+function rampColor(unit) {
   const place = 3 * index(unit);
   return `rgb(${ramp().slice(place, place + 3).join(" ")})`;
 }

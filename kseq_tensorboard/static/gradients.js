@@ -82,7 +82,7 @@ export class GradientView {
     this.marked = steps.indexOf(step);
     this.map.mark(undefined, this.marked);
     this.readout.replaceChildren(...this.describe(this.marked));
-    const dead = layers.filter((_, layer) => isZero(norms, (layer + 1) * steps.length, steps.length));
+    const dead = layers.filter((_, layer) => isZero(norms.subarray((layer + 1) * steps.length, (layer + 2) * steps.length)));
     this.note.textContent = dead.length ? `No gradient at all: ${dead.join(", ")}` : "";
   }
 
@@ -134,6 +134,7 @@ function limits(norms) {
   return [10 ** Math.min(low, high - 1), 10 ** high];
 }
 
-function isZero(norms, start, length) {
-  return norms.subarray(start, start + length).every((norm) => norm === 0);
+function isZero(norms) {
+  const finite = norms.filter(Number.isFinite);
+  return finite.length > 0 && finite.every((norm) => norm === 0);
 }

@@ -108,5 +108,7 @@ export async function render() {
   });
   addEventListener("resize", () => page.show());
   addEventListener("keydown", (event) => page.onKey(event));
+  // the arrow keys work before the first click
+  focus();
   await page.load();
 }

@@ -36,11 +36,8 @@ export function layerRows(layers, names, chosen, onPick) {
   return layers.map((layer, index) => {
     const head = layer.tag === chosen.tag ? chosen.head : undefined;
     const buttons = headButtons(layer, head, (picked) => onPick(layer.tag, picked));
-    return element(
-      "section",
-      { className: "layer" },
-      element("h3", { title: names[layer.tag] }, short[index]),
-      element("div", { className: "heads" }, ...buttons),
-    );
+    const heads = element("div", { className: "heads" }, ...buttons);
+    heads.style.setProperty("--pictures", buttons.length);
+    return element("section", { className: "layer" }, element("h3", { title: names[layer.tag] }, short[index]), heads);
   });
 }
