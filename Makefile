@@ -9,6 +9,8 @@ BIN := $(VENV)/bin
 LOGDIR ?= logs
 # arguments for the demo (make demo ARGS="--cell lstm"), pytest or a bench of one kind
 ARGS ?=
+# most of the tests' time on JAX goes to the compiler; `test-all` has it optimize
+QUICKLY_COMPILED = --xla_backend_optimization_level=0
 PYTEST = $(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
 # TensorFlow logs what it does without a GPU as errors; what fails still raises
@@ -30,7 +32,7 @@ tensorboard: $(VENV)/demo-installed ## Show the curves and pictures of LOGDIR (l
 
 test: $(VENV)/dev-installed ## Run the fast tests on TensorFlow, then on JAX
 	KERAS_BACKEND=tensorflow $(PYTEST) $(ARGS)
-	KERAS_BACKEND=jax $(PYTEST) $(ARGS)
+	KERAS_BACKEND=jax XLA_FLAGS=$(QUICKLY_COMPILED) $(PYTEST) $(ARGS)
 
 test-all: $(VENV)/dev-installed ## Run all tests, the slow ones and the examples too
 	KERAS_BACKEND=tensorflow $(PYTEST) -m "" $(ARGS)
