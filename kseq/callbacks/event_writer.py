@@ -6,7 +6,9 @@ import os
 import socket
 import struct
 import time
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -48,16 +50,21 @@ class EventWriter:
     Each summary carries its plugin's name and its `data_class`: TensorBoard
     drops a series that lacks the latter without a word. Records reach the file
     at `flush()`, so a crash loses what came after the last one.
+
+    A directory that cannot be written, or a disk that is full, does not stop the
+    training: a warning says so once, and nothing more is written.
     """
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.users = 0
         self._described: set[str] = set()
-        directory.mkdir(parents=True, exist_ok=True)
-        made_by = f"{socket.gethostname()}.{os.getpid()}.{next(_serial)}"
-        name = f"events.out.tfevents.{int(time.time()):010d}.{made_by}"
-        self._records = RecordWriter(open(directory / name, "wb"))
+        self._records: RecordWriter | None = None
+        with self._giving_up_on_failure():
+            directory.mkdir(parents=True, exist_ok=True)
+            made_by = f"{socket.gethostname()}.{os.getpid()}.{next(_serial)}"
+            name = f"events.out.tfevents.{int(time.time()):010d}.{made_by}"
+            self._records = RecordWriter(open(directory / name, "wb"))
         self._write(event_pb2.Event(file_version="brain.Event:2"))
         self.flush()
 
@@ -136,7 +143,9 @@ class EventWriter:
 
     def flush(self) -> None:
         """Hands everything written so far to the operating system."""
-        self._records.flush()
+        with self._giving_up_on_failure():
+            if self._records is not None:
+                self._records.flush()
 
     def close(self) -> None:
         """Gives up one use; the last one closes the file."""
@@ -144,7 +153,9 @@ class EventWriter:
         self.flush()
         if self.users == 0:
             del _writers[self.directory]
-            self._records.close()
+            with self._giving_up_on_failure():
+                if self._records is not None:
+                    self._records.close()
 
     def _describe(
         self, value: summary_pb2.Summary.Value, content: Mapping[str, Any]
@@ -160,7 +171,21 @@ class EventWriter:
 
     def _write(self, event: event_pb2.Event) -> None:
         event.wall_time = time.time()
-        self._records.write(event.SerializeToString())
+        with self._giving_up_on_failure():
+            if self._records is not None:
+                self._records.write(event.SerializeToString())
+
+    @contextmanager
+    def _giving_up_on_failure(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            self._records = None
+            warnings.warn(
+                f"Nothing more is logged to {self.directory}: {error}. The training "
+                "goes on.",
+                stacklevel=4,
+            )
 
 
 def _value(

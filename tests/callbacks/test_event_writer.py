@@ -123,6 +123,38 @@ def run(program, blocked):
     )
 
 
+def test_a_directory_that_cannot_be_made_is_a_warning(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.warns(UserWarning, match=r"Nothing more is logged to .*file/logs"):
+        writer = open_event_writer(tmp_path / "file" / "logs")
+    # and no second one
+    writer.scalars({"a": 1.0}, step=1)
+    writer.flush()
+    writer.close()
+
+
+def test_a_full_disk_is_one_warning_and_keeps_what_fitted(tmp_path):
+    program = f"""
+import resource, runpy, warnings
+resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, resource.RLIM_INFINITY))
+module = runpy.run_path({kseq.callbacks.event_writer.__file__!r})
+writer = module["open_event_writer"]({str(tmp_path)!r})
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    for step in range(10):
+        writer.text("a", 5000 * "x", step)
+        writer.flush()
+    writer.close()
+print(*(warning.message for warning in caught), sep="\\n")
+"""
+    result = run(program, blocked=[])
+    assert result.returncode == 0, result.stderr
+    assert result.stderr == ""
+    assert result.stdout.count("Nothing more is logged") == 1
+    assert "File too large" in result.stdout
+    assert [step for step, _ in read_events(tmp_path)["a"]] == [0, 1, 2]
+
+
 def test_the_writer_needs_neither_keras_nor_a_backend(tmp_path):
     program = f"""
 import runpy

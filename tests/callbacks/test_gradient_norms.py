@@ -254,6 +254,14 @@ def test_an_interrupted_fit_leaves_nothing_that_the_next_cannot_undo(want, tmp_p
     assert not hooks(model)
 
 
+def test_training_goes_on_where_nothing_can_be_written(tmp_path):
+    (tmp_path / "file").touch()
+    model = make_model()
+    with pytest.warns(UserWarning, match="Nothing more is logged"):
+        train(model, *make_batches(3), [GradientNorms(tmp_path / "file")], epochs=2)
+    assert int(model.optimizer.iterations) == 6
+
+
 def test_two_in_one_fit_are_refused(tmp_path):
     callbacks = [GradientNorms(tmp_path / "a"), GradientNorms(tmp_path / "b")]
     with pytest.raises(RuntimeError, match=r"got two\. Pass one GradientNorms"):
