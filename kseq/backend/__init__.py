@@ -10,6 +10,7 @@ from kseq.backend.concrete import is_concrete
 from kseq.backend.custom_gradient import custom_gradient
 from kseq.backend.dense_gradient import dense_gradient
 from kseq.backend.fused import has_fused_attention
+from kseq.backend.gradient import gradient
 from kseq.backend.loop import Buffer, empty, filled, loop, stacked
 from kseq.backend.normal import normal
 from kseq.backend.remat import remat
@@ -23,6 +24,7 @@ __all__ = [
     "dense_gradient",
     "empty",
     "filled",
+    "gradient",
     "has_fused_attention",
     "is_concrete",
     "loop",

@@ -6,6 +6,11 @@ from kseq.diagnostics.check_causality import check_causality
 from kseq.diagnostics.check_padding import check_padding
 from kseq.diagnostics.exposure_bias import ExposureBias, exposure_bias
 from kseq.diagnostics.gradient_norms import gradient_norms, layer_path
+from kseq.diagnostics.gradient_through_time import (
+    TimeGradient,
+    TimeGradientProbe,
+    gradient_through_time,
+)
 from kseq.diagnostics.leak_report import LeakReport
 from kseq.layers.attention.capture import capture
 
@@ -13,6 +18,8 @@ __all__ = [
     "AttentionProbe",
     "ExposureBias",
     "LeakReport",
+    "TimeGradient",
+    "TimeGradientProbe",
     "alignment_crossing",
     "attention_maps",
     "capture",
@@ -20,5 +27,6 @@ __all__ = [
     "check_padding",
     "exposure_bias",
     "gradient_norms",
+    "gradient_through_time",
     "layer_path",
 ]

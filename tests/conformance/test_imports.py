@@ -14,7 +14,13 @@ MAY_IMPORT = {
     "models": {"backend", "ops", "layers", "generation", "training"},
     "generation": {"backend", "ops"},
     "training": {"backend", "ops"},
-    "diagnostics": {"backend", "ops", "layers.attention.capture"},
+    "diagnostics": {
+        "backend",
+        "ops",
+        "layers.attention.capture",
+        "layers.recurrent.simple_rnn_cell",
+        "layers.recurrent.state_tap",
+    },
     "callbacks": {"backend", "diagnostics"},
     "data": set(),
 }

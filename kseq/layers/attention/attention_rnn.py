@@ -11,6 +11,7 @@ from kseq.layers.attention.attention_cell import AttentionCell
 from kseq.layers.attention.capture import no_capture, record
 from kseq.layers.recurrent.any_cell import check_states, part_config
 from kseq.layers.recurrent.scan_cell import scan_cell
+from kseq.layers.recurrent.state_tap import tap_steps
 from kseq.ops import zero_padding
 
 
@@ -113,12 +114,17 @@ class AttentionRNN(keras.layers.Layer):
         alignment = self.cell.attention.first_alignment(memory, alignment)
         memory, projected = self.cell.prepare_memory(memory, memory_mask)
         output_width = self.cell.cell_output_size + memory.shape[-1]
+        step, inputs = tap_steps(
+            self,
+            lambda inputs, states, constants: self.cell(
+                inputs, states, training=training, **constants
+            ),
+            zero_padding(sequences, sequences_mask, "sequences_mask"),
+        )
         with no_capture():
             (outputs, weights), _, states = scan_cell(
-                lambda inputs, states, constants: self.cell(
-                    inputs, states, training=training, **constants
-                ),
-                zero_padding(sequences, sequences_mask, "sequences_mask"),
+                step,
+                inputs,
                 [*states, *alignment],
                 {"memory": memory, "projected_memory": projected}
                 | ({} if memory_mask is None else {"memory_mask": memory_mask}),

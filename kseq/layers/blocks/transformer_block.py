@@ -11,6 +11,7 @@ from kseq.layers.attention.capture import wanted
 from kseq.layers.blocks.mixing import build_mixer, build_part, check_layer
 from kseq.layers.blocks.sublayer_connection import SublayerConnection, part_seed
 from kseq.layers.recurrent.any_cell import part_config
+from kseq.layers.recurrent.state_tap import tapping
 
 
 class TransformerBlock(keras.layers.Layer):
@@ -74,8 +75,9 @@ class TransformerBlock(keras.layers.Layer):
         does. Those that are None are left out.
         """
         tensors = {name: t for name, t in tensors.items() if t is not None}
-        # a captured value must not leave the part of the program that is run twice
-        if self.remat and wanted() is None:
+        # a captured value must not leave the part of the program that is run twice,
+        # and a tap must not come into it
+        if self.remat and wanted() is None and not tapping():
             body = remat(self, body)
         return body(x, **tensors)
 

@@ -20,6 +20,7 @@ from kseq.layers.recurrent.any_cell import (
 )
 from kseq.layers.recurrent.cell import RecurrentCell
 from kseq.layers.recurrent.scan_cell import scan_cell
+from kseq.layers.recurrent.state_tap import tap_steps, tapping
 from kseq.ops import check_mask_shape, started, zero_padding
 
 
@@ -243,8 +244,10 @@ class RNN(keras.layers.Layer):
 
     @property
     def _takes_steps(self) -> bool:
-        """Whether the cell has a `step` beside its call."""
+        """Whether the cell goes by its `step`, and not by its call."""
         cell = self.cell
+        if tapping():
+            return False
         return isinstance(cell, RecurrentCell) and not cell.has_own_call
 
     def _all_at_once(
@@ -299,9 +302,10 @@ class RNN(keras.layers.Layer):
         else:
             constants, step = [], self._cell_step(training)
             variables, seeded = self.cell.weights, self.cell
+        step, sequences = tap_steps(self, step, inputs)
         return scan_cell(
             step,
-            inputs,
+            sequences,
             states,
             constants,
             variables=variables,

@@ -1,6 +1,6 @@
 """What the cells around another cell share."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import keras
 
@@ -15,7 +15,12 @@ from kseq.layers.recurrent.any_cell import (
 
 
 class WrappedCell(keras.layers.Layer):
-    """Base of the cells that run `cell` and change what comes out of it."""
+    """Base of the cells that run `cell` and change what comes out of it.
+
+    `changes_states` is whether that is true of the states too.
+    """
+
+    changes_states: ClassVar[bool] = False
 
     def __init__(self, cell: Any, **kwargs: Any) -> None:
         super().__init__(**kwargs)

@@ -60,6 +60,8 @@ class ZoneoutCell(WrappedCell):
         hidden activations", arXiv:1606.01305.
     """
 
+    changes_states = True
+
     def __init__(
         self,
         cell: Any,
