@@ -54,7 +54,8 @@ def bucket_by_length(
             the longest sequence. None chooses those that pad least. Defaults to `None`.
         num_buckets: int. How many lengths to choose when `boundaries` is None.
             Defaults to `4`.
-        shuffle: bool. False keeps one order, for evaluation. Defaults to `True`.
+        shuffle: bool. False keeps one order, for evaluation, in each batch that in
+            which they were given. Defaults to `True`.
         seed: int. Seed of the order. Defaults to `0`.
         **kwargs: `workers`, `use_multiprocessing` and `max_queue_size` of
             `keras.utils.PyDataset`.

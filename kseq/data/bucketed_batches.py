@@ -24,7 +24,7 @@ class BucketedBatches(keras.utils.PyDataset):
         boundaries: sequence of int or None. Lengths to pad to; None chooses those that
             pad least.
         num_buckets: int. How many lengths to choose when `boundaries` is None.
-        shuffle: bool. False keeps one order.
+        shuffle: bool. False keeps one order, in each batch that of the sequences.
         seed: int. Seed of the order.
         **kwargs: as in `keras.utils.PyDataset`.
 
@@ -126,6 +126,9 @@ class BucketedBatches(keras.utils.PyDataset):
             batches.append((int(self.boundaries[-1]), waiting))
         if self.shuffle:
             batches = [batches[i] for i in generator.permutation(len(batches))]
+        else:
+            # rows that another bucket left over stand first
+            batches = [(length, np.sort(rows)) for length, rows in batches]
         return _two_lengths_first(batches)
 
 

@@ -37,7 +37,8 @@ class BucketedPairs(BucketedBatches):
             the longest pair. None chooses those that pad least. Defaults to `None`.
         num_buckets: int. How many lengths to choose when `boundaries` is None.
             Defaults to `4`.
-        shuffle: bool. False keeps one order, for evaluation. Defaults to `True`.
+        shuffle: bool. False keeps one order, for evaluation, in each batch that in
+            which they were given. Defaults to `True`.
         seed: int. Seed of the order. Defaults to `0`.
         **kwargs: `workers`, `use_multiprocessing` and `max_queue_size` of
             `keras.utils.PyDataset`.

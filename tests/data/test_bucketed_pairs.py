@@ -121,6 +121,14 @@ def test_order_is_drawn_by_seed_and_epoch():
 def test_without_shuffle_the_order_stays():
     first, second, third = orders(seed=3, shuffle=False)
     assert first == second == third == orders(seed=4, shuffle=False)[0]
+    assert all(rows == sorted(rows) for rows in first)
+
+
+def test_a_batch_of_all_has_the_order_that_was_given():
+    """Whatever their lengths: what is shown beside it stands in that order."""
+    sources, targets = [[7, 8, 9, 7], [8], [9, 7]], [[5], [6], [7]]
+    pairs = BucketedPairs(sources, targets, batch_size=3, shuffle=False)
+    assert pairs[0][0]["source_ids"][:, 0].tolist() == [7, 8, 9]
 
 
 @pytest.mark.parametrize("shuffle", [True, False])
