@@ -5,6 +5,10 @@ from kseq.diagnostics.attention_maps import AttentionProbe, attention_maps
 from kseq.diagnostics.check_causality import check_causality
 from kseq.diagnostics.check_padding import check_padding
 from kseq.diagnostics.exposure_bias import ExposureBias, exposure_bias
+from kseq.diagnostics.gradient_by_depth import (
+    DepthGradientProbe,
+    gradient_by_depth,
+)
 from kseq.diagnostics.gradient_norms import gradient_norms, layer_path
 from kseq.diagnostics.gradient_through_time import (
     TimeGradient,
@@ -16,6 +20,7 @@ from kseq.layers.attention.capture import capture
 
 __all__ = [
     "AttentionProbe",
+    "DepthGradientProbe",
     "ExposureBias",
     "LeakReport",
     "TimeGradient",
@@ -26,6 +31,7 @@ __all__ = [
     "check_causality",
     "check_padding",
     "exposure_bias",
+    "gradient_by_depth",
     "gradient_norms",
     "gradient_through_time",
     "layer_path",

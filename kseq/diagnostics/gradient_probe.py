@@ -34,7 +34,7 @@ class GradientProbe:
 
     Attributes:
         layers: path -> layer, of all that the model calls.
-        names: those of the zeros.
+        shapes: name -> shape of the zeros.
 
     Returns:
         Each call: name -> float `(T,)`, the norm over all axes but the second.
@@ -54,7 +54,7 @@ class GradientProbe:
         with same_state(model), taps(None) as zeros, layer_calls() as calls:
             model(self._batch[0], training=False)
         self._zeros = dict(zeros)
-        self.names = list(zeros)
+        self.shapes = {name: tuple(z.shape) for name, z in zeros.items()}
         self.layers = {path(call.layer): call.layer for call in all_calls(calls)}
 
         def loss(zeros: dict[str, Tensor], x: Any, y: Any) -> Tensor:
@@ -74,7 +74,7 @@ class GradientProbe:
     def __call__(self) -> dict[str, np.ndarray]:
         with same_state(self._model):
             norms = self._norms(self._zeros, *self._batch)
-        return {name: ops.convert_to_numpy(norms[name]) for name in self.names}
+        return {name: ops.convert_to_numpy(norms[name]) for name in self.shapes}
 
 
 def _norm_by_position(x: Tensor) -> Tensor:

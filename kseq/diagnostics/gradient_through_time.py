@@ -85,7 +85,7 @@ class TimeGradientProbe:
 
     def __init__(self, model: keras.Model, x: Any, y: Any) -> None:
         self._probe = GradientProbe(model, x, y, state_taps)
-        if not self._probe.names:
+        if not self._probe.shapes:
             raise ValueError(
                 message(
                     "`model` must hold a recurrent layer of kseq.",

@@ -18,6 +18,7 @@ MAY_IMPORT = {
         "backend",
         "ops",
         "layers.attention.capture",
+        "layers.blocks.transformer_block",
         "layers.recurrent.simple_rnn_cell",
         "layers.recurrent.state_tap",
     },
