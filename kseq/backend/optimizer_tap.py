@@ -58,9 +58,14 @@ class OptimizerTap:
         install = half(tensorflow=_tap_tensorflow, jax=_tap_jax)
         self._read = install(model, measure, width, capacity, self._patches)
 
+    @property
+    def installed(self) -> bool:
+        """Whether it is this tap that the training step of the model runs."""
+        return getattr(self._model, _NAME, None) is self
+
     def take(self) -> list[Record]:
         """Returns the records since the last `take`, oldest first."""
-        if getattr(self._model, _NAME, None) is not self:
+        if not self.installed:
             raise RuntimeError(
                 "`fit` takes one callback that reads the optimizer's steps at a time, "
                 "and got two. Pass one GradientNorms."

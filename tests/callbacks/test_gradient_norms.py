@@ -262,6 +262,44 @@ def test_training_goes_on_where_nothing_can_be_written(tmp_path):
     assert int(model.optimizer.iterations) == 6
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("error", ["KeyboardInterrupt", "ValueError"])
+def test_a_program_that_ends_in_an_error_leaves_its_records(error, tmp_path):
+    program = f"""
+import keras
+from tiny_model import make_batches, make_model
+from kseq.callbacks import GradientNorms
+class Stop(keras.callbacks.Callback):
+    def on_train_batch_begin(self, batch, logs=None):
+        if batch == 3:
+            raise {error}
+x, y = make_batches(5)
+callbacks = [GradientNorms({str(tmp_path)!r}), Stop()]
+make_model().fit(x, y, batch_size=2, verbose=0, callbacks=callbacks)
+"""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", program]
+    result = subprocess.run(
+        command, env=environment, capture_output=True, text=True, check=False
+    )
+    assert result.stderr.strip().endswith(error)
+    events = read_events(tmp_path / "kseq")
+    assert [step for step, _ in events["gradient_norm/global"]] == [1, 2, 3]
+
+
+def test_slow_steps_are_read_before_the_epoch_ends(monkeypatch, tmp_path):
+    monkeypatch.setattr("kseq.callbacks.gradient_norms._READ_AFTER", 0.0)
+    seen = []
+
+    class Look(keras.callbacks.Callback):
+        def on_train_batch_begin(self, batch, logs=None):
+            if batch == 3:
+                seen.append(read_events(tmp_path / "kseq"))
+
+    train(make_model(), *make_batches(4), [GradientNorms(tmp_path), Look()])
+    assert [step for step, _ in seen[0]["gradient_norm/global"]] == [1, 2, 3]
+
+
 def test_two_in_one_fit_are_refused(tmp_path):
     callbacks = [GradientNorms(tmp_path / "a"), GradientNorms(tmp_path / "b")]
     with pytest.raises(RuntimeError, match=r"got two\. Pass one GradientNorms"):
