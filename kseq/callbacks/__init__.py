@@ -1,6 +1,7 @@
 """Keras callbacks that write what `kseq.diagnostics` measures for TensorBoard."""
 
 from kseq.callbacks.attention_maps import AttentionMaps
+from kseq.callbacks.gradient_flow import GradientFlow
 from kseq.callbacks.gradient_norms import GradientNorms
 
-__all__ = ["AttentionMaps", "GradientNorms"]
+__all__ = ["AttentionMaps", "GradientFlow", "GradientNorms"]

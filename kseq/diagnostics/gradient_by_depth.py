@@ -42,8 +42,9 @@ def gradient_by_depth(
         the rows of the batch and the features. A layer called again adds `#2`.
 
     Raises:
-        ValueError: `` `model` must be compiled and built... `` and
-            `` `layers` must be called by the model... ``
+        ValueError: `` `model` must be compiled and built... ``,
+            `` `layers` must be called by the model... `` and
+            `` `layers` must be given for a model without Transformer blocks... ``
 
     Example:
 
@@ -59,7 +60,16 @@ def gradient_by_depth(
         Xiong et al., 2020, "On layer normalization in the Transformer architecture",
         arXiv:2002.04745, section 3.3.
     """
-    return DepthGradientProbe(model, x, y, layers=layers)()
+    found = DepthGradientProbe(model, x, y, layers=layers)()
+    if not found:
+        raise ValueError(
+            message(
+                "`layers` must be given for a model without Transformer blocks.",
+                model=model.name,
+                layers=layers,
+            )
+        )
+    return found
 
 
 class DepthGradientProbe:
@@ -72,7 +82,8 @@ class DepthGradientProbe:
         layers: as in `gradient_by_depth`.
 
     Returns:
-        Each call: as `gradient_by_depth`, with the weights that the model has then.
+        Each call: as `gradient_by_depth`, with the weights that the model has then;
+        empty for a model without Transformer blocks, if `layers` is None.
     """
 
     def __init__(
@@ -88,11 +99,10 @@ class DepthGradientProbe:
         self._probe = GradientProbe(model, x, y, partial(output_taps, layers))
         shapes = self._probe.shapes
         flat = any(len(shape) < 3 for shape in shapes.values())
-        if flat or not shapes or len(shapes) < len(layers):
+        if flat or len(shapes) < len(layers):
             raise ValueError(
                 message(
                     "`layers` must be called by the model, with outputs (B, T, D).",
-                    fix="A model without Transformer blocks of kseq needs them.",
                     layers=[layer.name for layer in layers],
                     outputs=shapes,
                 )

@@ -72,6 +72,8 @@ class GradientProbe:
         self._norms = compiled(norms, model.variables, jit_compile=False)
 
     def __call__(self) -> dict[str, np.ndarray]:
+        if not self.shapes:
+            return {}
         with same_state(self._model):
             norms = self._norms(self._zeros, *self._batch)
         return {name: ops.convert_to_numpy(norms[name]) for name in self.shapes}

@@ -68,7 +68,16 @@ def gradient_through_time(
         Pascanu et al., 2013, "On the difficulty of training recurrent neural
         networks", arXiv:1211.5063, equations 5 to 7.
     """
-    return TimeGradientProbe(model, x, y)()
+    found = TimeGradientProbe(model, x, y)()
+    if not found:
+        raise ValueError(
+            message(
+                "`model` must hold a recurrent layer of kseq.",
+                fix="One of Keras has a twin there that takes its weights.",
+                model=model.name,
+            )
+        )
+    return found
 
 
 class TimeGradientProbe:
@@ -80,19 +89,12 @@ class TimeGradientProbe:
         y: the targets.
 
     Returns:
-        Each call: as `gradient_through_time`, with the weights that the model has then.
+        Each call: as `gradient_through_time`, with the weights that the model has then;
+        empty for a model without recurrent layers of kseq.
     """
 
     def __init__(self, model: keras.Model, x: Any, y: Any) -> None:
         self._probe = GradientProbe(model, x, y, state_taps)
-        if not self._probe.shapes:
-            raise ValueError(
-                message(
-                    "`model` must hold a recurrent layer of kseq.",
-                    fix="One of Keras has a twin there that takes its weights.",
-                    model=model.name,
-                )
-            )
 
     def __call__(self) -> dict[str, TimeGradient]:
         found = {}

@@ -81,7 +81,7 @@ def test_a_shared_layer_and_training():
 def test_what_has_no_depth():
     model, _ = dense_model()
     x, y = data()
-    with pytest.raises(ValueError, match="must be called by the model"):
+    with pytest.raises(ValueError, match="must be given for a model without"):
         gradient_by_depth(model, x, y)
     with pytest.raises(ValueError, match="must be called by the model"):
         gradient_by_depth(model, x, y, layers=[keras.layers.Dense(3)])
