@@ -13,7 +13,7 @@ export class AttentionView {
   /** `update(changes)` changes the state of the page and shows it again. */
   constructor(update) {
     this.update = update;
-    this.example = new Menu("Example", (example) => update({ example }));
+    this.example = new Menu("Example", (example) => update({ example, zoom: undefined }));
     this.layer = new Menu("Layer", (layer) => update({ layer, head: "mean" }));
     this.head = new Menu("Head", (head) => update({ head }));
     this.mode = new Switch(
@@ -32,6 +32,7 @@ export class AttentionView {
         new AttentionPane({
           onRun: (run) => update({ [`run${suffix}`]: run }),
           onStep: (step) => update({ [`step${suffix}`]: step }),
+          onZoom: (zoom) => update({ zoom }),
           onHover: (...cell) => this.panes.forEach((pane) => pane.mark(...cell)),
         }),
     );
@@ -75,7 +76,7 @@ export class AttentionView {
       this.update(comparing ? { run2: undefined, step2: undefined } : { run2: run, step2: steps[0] });
 
     const second = state.run2 in runs ? state.run2 : run;
-    const shared = { tag, head, example, mode, stretch: state.stretch };
+    const shared = { tag, head, example, mode, stretch: state.stretch, zoom: state.zoom };
     this.stage.className = `stage ${mode}`;
     await this.showOverview(fetchRecord("overview", { run, step, example }), names, { tag, head }, comparing);
     const width = this.roomForPane(comparing);

@@ -6,15 +6,22 @@ import { HeatMap } from "./heat_map.js";
 import { Lines } from "./lines.js";
 
 export class AttentionPane {
-  constructor({ onRun, onStep, onHover }) {
+  constructor({ onRun, onStep, onHover, onZoom }) {
     this.run = new Menu("Run", onRun);
     this.slider = new StepSlider(onStep);
     const hover = (row, column, event) => {
       onHover(row, column);
       this.explain(row, column, event);
     };
-    this.pictures = { map: new HeatMap({ onHover: hover }), lines: new Lines({ onHover: hover }) };
-    this.note = element("p", { className: "faint note" });
+    const select = ([row, column], [lastRow, lastColumn]) => {
+      const { zoom } = this.shown;
+      const ends = [row, lastRow].sort(ascending).map((end) => end + zoom[0]);
+      onZoom([...ends, ...[column, lastColumn].sort(ascending).map((end) => end + zoom[2])].join("-"));
+    };
+    this.pictures = { map: new HeatMap({ onHover: hover, onSelect: select }), lines: new Lines({ onHover: hover }) };
+    this.whole = element("button", { type: "button", className: "toggle", textContent: "Show all tokens", onclick: () => onZoom() });
+    this.words = element("span");
+    this.note = element("p", { className: "faint note" }, this.whole, this.words);
     this.tooltip = new Tooltip();
     this.place = element("div", { className: "place" });
     this.root = element(
@@ -29,12 +36,13 @@ export class AttentionPane {
   /** `wanted`: run, step, layer tag, head, example, mode, stretch, width in pixels. */
   async show(runs, wanted) {
     this.place.hidden = this.note.hidden = wanted.mode === "all";
+    this.whole.hidden = true;
     this.shown = undefined;
     this.run.show(Object.keys(runs).map((name) => [name, name]), wanted.run);
     const layer = runs[wanted.run][wanted.tag];
     if (!layer) {
       this.place.replaceChildren();
-      this.note.textContent = `The run ${wanted.run} has no layer of this name.`;
+      this.words.textContent = `The run ${wanted.run} has no layer of this name.`;
       return;
     }
     const step = nearestStep(layer.steps, wanted.step);
@@ -47,20 +55,22 @@ export class AttentionPane {
     if (this.request === latest) this.draw(record, wanted, step);
   }
 
-  draw({ header, values }, { mode, stretch, width }, step) {
-    const { queries, keys, epoch } = header;
+  draw(record, { mode, stretch, width, zoom }, step) {
+    this.shown = cut(record, zoom);
+    const { queries, keys, values } = this.shown;
     const largest = stretch ? Math.max(values.reduce((a, b) => Math.max(a, b), 0), 1e-9) : 1;
-    this.shown = { queries, keys, values };
     this.picture = mode === "lines" ? this.pictures.lines : this.pictures.map;
     if (this.place.firstChild !== this.picture.root) this.place.replaceChildren(this.picture.root);
-    this.slider.label.textContent = `step ${step.toLocaleString("en")} · epoch ${epoch}`;
+    this.slider.label.textContent = `step ${step.toLocaleString("en")} · epoch ${record.header.epoch}`;
     // the square root keeps attention visible that is spread over many keys
     const units = values.map((weight) => Math.sqrt(weight / largest));
     const top = this.place.getBoundingClientRect().top + scrollY;
     const height = Math.max(innerHeight - top - 64, 320);
     const drawn = this.picture.show({ rows: queries, columns: keys, units }, width, height);
-    this.picture.canvas.setAttribute("aria-label", `attention of ${queries.length} queries to ${keys.length} keys`);
-    this.note.textContent = [mode === "lines" ? "" : "queries down, keys across, color by the root of the weight", drawn, leftOut(header)].filter(Boolean).join(" · ");
+    this.picture.canvas.ariaLabel = `attention of ${queries.length} queries to ${keys.length} keys`;
+    this.whole.hidden = values.length === record.values.length;
+    const how = mode === "lines" ? "" : "queries down, keys across, color by the root of the weight; drag to enlarge";
+    this.words.textContent = [how, drawn, leftOut(record.header)].filter(Boolean).join(" · ");
   }
 
   mark(row, column) {
@@ -86,6 +96,29 @@ export class AttentionPane {
       ...strongest.map(([token, weight]) => element("div", { className: "entry" }, element("span", {}, token), format(weight))),
     );
   }
+}
+
+/** The part of a record between the cells of `zoom`, "row-row-column-column". */
+function cut({ header: { queries, keys }, values }, zoom) {
+  const whole = [0, queries.length - 1, 0, keys.length - 1];
+  const wanted = zoom?.split("-").map(Number) ?? whole;
+  const [top, bottom, left, right] = wanted[1] <= whole[1] && wanted[3] <= whole[3] ? wanted : whole;
+  const width = right + 1 - left;
+  const part = new Float32Array((bottom + 1 - top) * width);
+  for (let row = top; row <= bottom; row++) {
+    const start = row * keys.length + left;
+    part.set(values.subarray(start, start + width), (row - top) * width);
+  }
+  return {
+    zoom: [top, bottom, left, right],
+    queries: queries.slice(top, bottom + 1),
+    keys: keys.slice(left, right + 1),
+    values: part,
+  };
+}
+
+function ascending(a, b) {
+  return a - b;
 }
 
 function pair(query, key, weight) {

@@ -51,9 +51,12 @@ export class Switch {
   }
 }
 
-/** A slider over the steps that TensorBoard kept. */
+const PLAY_EVERY = 700; // milliseconds
+
+/** A slider over the steps that TensorBoard kept, and a button that runs through them. */
 export class StepSlider {
   constructor(onChange) {
+    this.onChange = onChange;
     this.steps = [];
     this.range = element("input", {
       type: "range",
@@ -61,10 +64,11 @@ export class StepSlider {
       oninput: () => onChange(this.steps[this.range.valueAsNumber]),
     });
     this.range.setAttribute("aria-label", "step");
-    this.onChange = onChange;
+    this.button = element("button", { type: "button", className: "play", onclick: () => this.play(!this.playing) });
     this.label = element("output");
     this.note = element("span", { className: "faint" });
-    this.root = element("div", { className: "steps" }, this.range, this.label, this.note);
+    this.root = element("div", { className: "steps" }, this.button, this.range, this.label, this.note);
+    this.play(false);
   }
 
   show(steps, step, note = "") {
@@ -72,6 +76,7 @@ export class StepSlider {
     this.range.max = Math.max(steps.length - 1, 0);
     this.range.value = steps.indexOf(step);
     this.range.disabled = steps.length < 2;
+    this.button.hidden = steps.length < 2;
     this.label.textContent = `step ${step.toLocaleString("en")}`;
     this.note.textContent = note;
   }
@@ -80,6 +85,14 @@ export class StepSlider {
   move(by) {
     const place = this.range.valueAsNumber + by;
     if (place in this.steps) this.onChange(this.steps[place]);
+  }
+
+  /** Runs through the steps, from the first one again after the last. */
+  play(on) {
+    clearInterval(this.playing);
+    this.playing = on && setInterval(() => this.onChange(this.steps[(this.range.valueAsNumber + 1) % this.steps.length]), PLAY_EVERY);
+    this.button.textContent = on ? "\u275a\u275a" : "\u25b6\ufe0e";
+    this.button.ariaLabel = on ? "stop" : "play through the steps";
   }
 }
 

@@ -14,17 +14,31 @@ const LONGEST_LABEL = 210;
  *
  * `square` cells are for tokens, whose labels stand above; those of steps stand below.
  * `onHover(row, column, event)` is called with the cell under the pointer, or with
- * nothing when it leaves; `onPick(row, column)` with the cell of a click.
+ * nothing when it leaves; `onPick(row, column)` with the cell of a click, and
+ * `onSelect(first, last)` with two opposite cells after a drag.
  */
 export class HeatMap {
-  constructor({ onHover = () => {}, onPick = () => {}, square = true } = {}) {
+  constructor({ onHover = () => {}, onPick = () => {}, onSelect = () => {}, square = true } = {}) {
     this.canvas = element("canvas", { className: "heat-map" });
-    this.canvas.setAttribute("role", "img");
+    this.canvas.role = "img";
     this.root = element("div", { className: "picture" }, this.canvas);
     this.square = square;
-    this.canvas.onpointermove = (event) => onHover(...this.cellAt(event), event);
-    this.canvas.onpointerleave = () => onHover();
-    this.canvas.onclick = (event) => onPick(...this.cellAt(event));
+    this.canvas.onpointerdown = (event) => (this.pressed = this.cellAt(event));
+    this.canvas.onpointermove = (event) => {
+      onHover(...this.cellAt(event), event);
+      if (this.pressed) this.frame(this.pressed, this.cellAt(event));
+    };
+    this.canvas.onpointerup = (event) => {
+      const [first, last] = [this.pressed, this.cellAt(event)];
+      this.pressed = undefined;
+      if (!first || first[0] === undefined || last[0] === undefined) return;
+      if (first[0] === last[0] && first[1] === last[1]) onPick(...last);
+      else onSelect(first, last);
+    };
+    this.canvas.onpointerleave = () => {
+      this.pressed = undefined;
+      onHover();
+    };
   }
 
   /** Draws within `width` by `height` CSS pixels; returns a note if cells are too small. */
@@ -70,6 +84,21 @@ export class HeatMap {
     context.lineWidth = 2;
     context.strokeRect(x, y, Math.max(cellWidth, 3), Math.max(cellHeight, 3));
     this.overwrite(context, "row", row);
+  }
+
+  /** The rectangle between two cells, while it is dragged. */
+  frame([row, column], [lastRow, lastColumn]) {
+    if (row === undefined || lastRow === undefined) return;
+    const { left, top, cellWidth, cellHeight } = this.place;
+    const context = this.canvas.getContext("2d");
+    context.globalAlpha = 0.18;
+    context.fillStyle = cssVariable("--accent");
+    context.fillRect(
+      left + Math.min(column, lastColumn) * cellWidth,
+      top + Math.min(row, lastRow) * cellHeight,
+      (Math.abs(column - lastColumn) + 1) * cellWidth,
+      (Math.abs(row - lastRow) + 1) * cellHeight,
+    );
   }
 
   /** Pixels to the right of the cells, for half a label of the last step. */

@@ -19,6 +19,7 @@ const OWN_ARROWS = "select, input";
 class Page {
   constructor() {
     this.state = readLink();
+    this.attempts = 0;
     this.update = (changes) => {
       Object.assign(this.state, changes);
       writeLink(this.state);
@@ -57,8 +58,10 @@ class Page {
     return Object.keys(this.series[VIEWS[view][1]]).length > 0;
   }
 
-  /** Shows what went wrong, if it does, where the user looks. */
+  /** Says that the page is busy, and what went wrong, if it does, where the user looks. */
   async attempt(action) {
+    this.attempts += 1;
+    this.main.ariaBusy = true;
     try {
       await action();
       this.error.hidden = true;
@@ -66,6 +69,9 @@ class Page {
       this.error.textContent = error.message;
       this.error.hidden = false;
       throw error;
+    } finally {
+      this.attempts -= 1;
+      this.main.ariaBusy = this.attempts > 0;
     }
   }
 

@@ -11,7 +11,7 @@ export class LineChart {
   /** `onHover(x, event)` is called with a whole number, or with nothing. */
   constructor(onHover) {
     this.canvas = element("canvas");
-    this.canvas.setAttribute("role", "img");
+    this.canvas.role = "img";
     this.root = element("div", { className: "picture" }, this.canvas);
     this.canvas.onpointermove = (event) => onHover(this.placeAt(event), event);
     this.canvas.onpointerleave = () => onHover();

@@ -12,7 +12,7 @@ const MOST_LINES = 20_000;
 export class Lines {
   constructor({ onHover = () => {} } = {}) {
     this.canvas = element("canvas", { className: "lines" });
-    this.canvas.setAttribute("role", "img");
+    this.canvas.role = "img";
     this.root = element("div", { className: "picture scrolled" }, this.canvas);
     this.canvas.onpointermove = (event) => onHover(...this.tokenAt(event), event);
     this.canvas.onpointerleave = () => onHover();

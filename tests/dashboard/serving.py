@@ -12,10 +12,10 @@ from tensorboard import default, program
 from kseq_tensorboard.plugin import SequencesLoader
 
 
-def serve(logdir: Any, load_fast: str = "auto") -> str:
+def serve(logdir: Any, **options: Any) -> str:
     """The address of a server that runs until the tests end."""
     server = program.TensorBoard([*default.get_static_plugins(), SequencesLoader])
-    options = {"logdir": logdir, "port": 0, "load_fast": load_fast}
+    options = {"logdir": logdir, "port": 0, **options}
     server.configure(("tensorboard", *(f"--{k}={v}" for k, v in options.items())))
     return server.launch()
 
