@@ -22,8 +22,9 @@ def attention_maps(model: keras.Model, x: Any) -> dict[str, np.ndarray]:
 
     Returns:
         Layer path -> float array of shape `(B, T, S)` or, with heads,
-        `(B, H, T, S)`. A layer that the model calls several times adds its path
-        with `#2`, `#3`. Each row sums to 1, or to 0 where nothing may be seen.
+        `(B, H, T, S)`, in the order of the calls. A layer that the model calls several
+        times adds its path with `#2`, `#3`. Each row sums to 1, or to 0 where nothing
+        may be seen.
 
     Raises:
         ValueError: if the model is not built or no layer records its attention.
@@ -65,9 +66,12 @@ class AttentionProbe:
                 )
             )
 
+        self._paths: list[str] = []
+
         def forward(x: Any) -> dict[str, Tensor]:
             with capture() as maps:
                 model(x, training=False)
+            self._paths = list(maps)  # JAX sorts them
             return {path: _at_least_float32(weights) for path, weights in maps.items()}
 
         self._model_name = model.name
@@ -84,7 +88,7 @@ class AttentionProbe:
                     model=self._model_name,
                 )
             )
-        return keras.tree.map_structure(ops.convert_to_numpy, maps)
+        return {path: ops.convert_to_numpy(maps[path]) for path in self._paths}
 
 
 def _at_least_float32(x: Tensor) -> Tensor:

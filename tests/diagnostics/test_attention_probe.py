@@ -45,6 +45,14 @@ def test_a_layer_called_twice_gives_both():
     assert set(maps) == {"attention", "attention#2"}
 
 
+def test_maps_come_in_the_order_of_the_calls():
+    inputs = keras.Input((TIME, 3))
+    x = TinyAttention(name="second")(TinyAttention(name="third")(inputs))
+    model = keras.Model(inputs, TinyAttention(name="first")(x))
+    maps = attention_maps(model, np.ones((2, TIME, 3), "float32"))
+    assert list(maps) == ["third", "second", "first"]
+
+
 def test_probe_traces_once_and_follows_training():
     traces = []
 
