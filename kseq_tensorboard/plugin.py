@@ -22,7 +22,6 @@ from kseq_tensorboard.series import (
     KEPT_STEPS,
     THROUGH_TIME,
     Reader,
-    with_mean,
 )
 
 _STATIC = Path(__file__).parent / "static"
@@ -92,16 +91,13 @@ class SequencesPlugin(TBPlugin):
             _number(request, "step"),
             _number(request, "example"),
         )
-        head = _text(request, "head")
-        pictures = with_mean(weights)
-        # a single head is its own mean
-        place = (
-            0 if head == "mean" or len(weights) == 1 else 1 + _number(request, "head")
-        )
-        if not 0 <= place < len(pictures):
-            raise errors.NotFoundError(f"no head {head}; there are {len(weights)}")
         header["heads"] = len(weights)
-        return _record(request, header, pictures[place])
+        if _text(request, "head") == "mean":
+            return _record(request, header, weights.mean(axis=0, dtype="float32"))
+        head = _number(request, "head")
+        if head >= len(weights):
+            raise errors.NotFoundError(f"no head {head}; there are {len(weights)}")
+        return _record(request, header, weights[head])
 
     def _overview(self, request: Request) -> Response:
         found = self._reader(request).overview(

@@ -98,7 +98,7 @@ class Reader:
         layers, pictures = [], []
         for tag, data in sequences.items():
             nearest = min(data, key=lambda datum: abs(datum.step - step))
-            weights = with_mean(self._blob(nearest.values, example)[1])
+            weights = _with_mean(self._blob(nearest.values, example)[1])
             small = _shrink(_shrink(weights, axis=1), axis=2)
             layers.append({"tag": tag, "shape": small.shape})
             pictures.append(small.ravel())
@@ -123,7 +123,7 @@ class Reader:
         return unpack(self.provider.read_blob(self.context, blob_key=key))
 
 
-def with_mean(weights: np.ndarray) -> np.ndarray:
+def _with_mean(weights: np.ndarray) -> np.ndarray:
     """The mean over heads, then each head, in float32; one head stays alone."""
     weights = weights.astype("float32")
     if len(weights) == 1:

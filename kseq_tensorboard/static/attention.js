@@ -78,9 +78,12 @@ export class AttentionView {
     const second = state.run2 in runs ? state.run2 : run;
     const shared = { tag, head, example, mode, stretch: state.stretch, zoom: state.zoom };
     this.stage.className = `stage ${mode}`;
-    await this.showOverview(fetchRecord("overview", { run, step, example }), names, { tag, head }, comparing);
+    this.layer.root.hidden ||= mode === "all";
+    this.head.root.hidden ||= mode === "all";
+    this.overview.hidden = comparing || (heads === 1 && Object.keys(layers).length === 1);
     const width = this.roomForPane(comparing);
     await Promise.all([
+      this.showOverview({ run, step, example }, names, { tag, head }),
       this.panes[0].show(runs, { ...shared, run, step: state.step, width }),
       comparing && this.panes[1].show(runs, { ...shared, run: second, step: state.step2, width }),
     ]);
@@ -95,11 +98,14 @@ export class AttentionView {
   }
 
   /** All layers and heads, beside the picture or in its place. */
-  async showOverview(record, names, chosen, comparing) {
-    const layers = splitOverview(await record).sort((a, b) => place(names, a) - place(names, b));
-    const several = layers.length > 1 || layers[0].shape[0] > 1;
-    this.overview.hidden = comparing || !several;
-    const pick = (layer, head) => this.update({ layer, head, mode: this.mode.value === "all" ? "map" : this.mode.value });
+  async showOverview(where, names, chosen) {
+    if (this.overview.hidden) return;
+    const latest = (this.request = fetchRecord("overview", where));
+    const record = await latest;
+    if (this.request !== latest) return;
+    const layers = splitOverview(record).sort((a, b) => place(names, a) - place(names, b));
+    const mode = this.mode.value === "all" ? "map" : this.mode.value;
+    const pick = (layer, head) => this.update({ layer, head, mode });
     this.overview.replaceChildren(...layerRows(layers, names, chosen, pick));
   }
 
