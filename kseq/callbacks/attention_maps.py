@@ -29,7 +29,8 @@ class AttentionMaps(EventCallback):
 
     The weights are kept in float16: 2 bytes times heads, queries and keys for each
     layer, example and record, so 262 kB for 8 heads over 128 tokens, and 4.2 MB for
-    512.
+    512. TensorBoard holds up to 50 records of each layer in memory;
+    `--samples_per_plugin=kseq_attention=10` makes that 10.
 
     A model whose layers attend over different sequences takes one callback for each
     kind, told apart by `layers`: they write to the same file.

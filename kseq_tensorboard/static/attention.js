@@ -3,7 +3,7 @@
 import { AttentionPane } from "./attention_pane.js";
 import { rampGradient } from "./color.js";
 import { fetchRecord } from "./data.js";
-import { element, Menu, nearestStep, Switch, withoutCommonPrefix } from "./dom.js";
+import { controlRow, element, makeButton, Menu, nearestStep, Switch, withoutCommonPrefix } from "./dom.js";
 import { layerRows, splitOverview } from "./thumbnails.js";
 
 // CSS pixels that the small pictures get beside the large one
@@ -21,8 +21,8 @@ export class AttentionView {
       [["map", "Heat map"], ["lines", "Lines"], ["all", "All heads"]],
       (mode) => update({ mode }),
     );
-    this.compare = element("button", { type: "button", className: "toggle", textContent: "Compare" });
-    this.stretch = element("button", { type: "button", className: "toggle", textContent: "Stretch" });
+    this.compare = makeButton("toggle", "Compare");
+    this.stretch = makeButton("toggle", "Stretch");
     this.stretch.title = "The darkest color for the largest weight of the picture, instead of for 1";
     this.bar = element("div", { className: "bar" });
     this.largest = element("span");
@@ -37,14 +37,10 @@ export class AttentionView {
         }),
     );
     this.stage = element("div", { className: "stage" }, ...this.panes.map(({ root }) => root), this.overview);
-    const controls = [this.mode, this.example, this.layer, this.head].map(({ root }) => root);
+    const menus = [this.mode, this.example, this.layer, this.head].map(({ root }) => root);
     const scale = element("div", { className: "scale" }, this.stretch, "0", this.bar, this.largest);
-    this.root = element(
-      "section",
-      { className: "view" },
-      element("div", { className: "controls" }, ...controls, this.compare, element("div", { className: "spring" }), scale),
-      this.stage,
-    );
+    const controls = controlRow([...menus, this.compare], scale);
+    this.root = element("section", { className: "view" }, controls, this.stage);
   }
 
   moveStep(by) {

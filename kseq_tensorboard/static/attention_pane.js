@@ -1,9 +1,11 @@
 /** One picture of attention with the run and the step that it shows. */
 
 import { fetchRecord } from "./data.js";
-import { element, Menu, nearestStep, StepSlider, Tooltip } from "./dom.js";
+import { element, makeButton, Menu, nearestStep, StepSlider, Tooltip } from "./dom.js";
 import { HeatMap } from "./heat_map.js";
 import { Lines } from "./lines.js";
+
+const HOW = "queries down, keys across, color by the root of the weight; drag to enlarge";
 
 export class AttentionPane {
   constructor({ onRun, onStep, onHover, onZoom }) {
@@ -18,8 +20,11 @@ export class AttentionPane {
       const ends = [row, lastRow].sort(ascending).map((end) => end + zoom[0]);
       onZoom([...ends, ...[column, lastColumn].sort(ascending).map((end) => end + zoom[2])].join("-"));
     };
-    this.pictures = { map: new HeatMap({ onHover: hover, onSelect: select }), lines: new Lines({ onHover: hover }) };
-    this.whole = element("button", { type: "button", className: "toggle", textContent: "Show all tokens", onclick: () => onZoom() });
+    this.pictures = {
+      map: new HeatMap({ onHover: hover, onSelect: select }),
+      lines: new Lines({ onHover: hover }),
+    };
+    this.whole = makeButton("toggle", "Show all tokens", () => onZoom());
     this.words = element("span");
     this.note = element("p", { className: "faint note" }, this.whole, this.words);
     this.tooltip = new Tooltip();
@@ -69,7 +74,7 @@ export class AttentionPane {
     const drawn = this.picture.show({ rows: queries, columns: keys, units }, width, height);
     this.picture.canvas.ariaLabel = `attention of ${queries.length} queries to ${keys.length} keys`;
     this.whole.hidden = values.length === record.values.length;
-    const how = mode === "lines" ? "" : "queries down, keys across, color by the root of the weight; drag to enlarge";
+    const how = mode === "lines" ? "" : HOW;
     this.words.textContent = [how, drawn, leftOut(record.header)].filter(Boolean).join(" · ");
   }
 
@@ -90,11 +95,10 @@ export class AttentionPane {
         ? keys.map((key, index) => [key, values[row * keys.length + index]])
         : queries.map((query, index) => [query, values[index * keys.length + column]]);
     const strongest = weights.sort((a, b) => b[1] - a[1]).slice(0, 5);
-    this.tooltip.show(
-      event,
-      element("strong", {}, row !== undefined ? queries[row] : keys[column]),
-      ...strongest.map(([token, weight]) => element("div", { className: "entry" }, element("span", {}, token), format(weight))),
+    const entries = strongest.map(([token, weight]) =>
+      element("div", { className: "entry" }, element("span", {}, token), format(weight)),
     );
+    this.tooltip.show(event, element("strong", {}, row !== undefined ? queries[row] : keys[column]), ...entries);
   }
 }
 
@@ -130,7 +134,7 @@ function pair(query, key, weight) {
 
 /** All digits that a float16 has. */
 function format(weight) {
-  return weight === 0 ? "0" : weight < 1e-3 ? weight.toExponential(3) : String(Number(weight.toPrecision(5)));
+  return weight === 0 ? "0" : weight < 1e-3 ? weight.toExponential(4) : String(Number(weight.toPrecision(5)));
 }
 
 function leftOut({ left_out: [queries, keys] = [0, 0] }) {

@@ -7,6 +7,15 @@ export function element(tag, properties = {}, ...children) {
   return made;
 }
 
+export function makeButton(className, textContent, onclick) {
+  return element("button", { type: "button", className, textContent, onclick });
+}
+
+/** A row of controls, the last of them at the right end. */
+export function controlRow(controls, last) {
+  return element("div", { className: "controls" }, ...controls, element("div", { className: "spring" }), last);
+}
+
 /** A menu. `show(options, value)` takes pairs [value, label]. */
 export class Menu {
   constructor(name, onChange) {
@@ -35,9 +44,10 @@ export class Menu {
 /** A row of buttons of which one is pressed. */
 export class Switch {
   constructor(name, options, onChange) {
-    this.buttons = options.map(([value, label]) =>
-      element("button", { type: "button", value, textContent: label, onclick: () => onChange(value) }),
-    );
+    this.buttons = options.map(([value, label]) => {
+      const button = makeButton("", label, () => onChange(value));
+      return Object.assign(button, { value });
+    });
     this.root = element("div", { className: "switch" }, ...this.buttons);
     this.root.setAttribute("role", "group");
     this.root.setAttribute("aria-label", name);
@@ -64,7 +74,7 @@ export class StepSlider {
       oninput: () => onChange(this.steps[this.range.valueAsNumber]),
     });
     this.range.setAttribute("aria-label", "step");
-    this.button = element("button", { type: "button", className: "play", onclick: () => this.play(!this.playing) });
+    this.button = makeButton("play", "", () => this.play(!this.playing));
     this.label = element("output");
     this.note = element("span", { className: "faint" });
     this.root = element("div", { className: "steps" }, this.button, this.range, this.label, this.note);
@@ -90,7 +100,8 @@ export class StepSlider {
   /** Runs through the steps, from the first one again after the last. */
   play(on) {
     clearInterval(this.playing);
-    this.playing = on && setInterval(() => this.onChange(this.steps[(this.range.valueAsNumber + 1) % this.steps.length]), PLAY_EVERY);
+    const next = () => this.steps[(this.range.valueAsNumber + 1) % this.steps.length];
+    this.playing = on && setInterval(() => this.onChange(next()), PLAY_EVERY);
     this.button.textContent = on ? "\u275a\u275a" : "\u25b6\ufe0e";
     this.button.ariaLabel = on ? "stop" : "play through the steps";
   }

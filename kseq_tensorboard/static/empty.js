@@ -2,23 +2,29 @@
 
 import { element } from "./dom.js";
 
-const LINES = {
-  attention: ["import kseq", 'maps = kseq.callbacks.AttentionMaps("logs", probe=x[:2], query_tokens=tokens, key_tokens=tokens)', "model.fit(x, y, callbacks=[maps])"],
-  gradients: ["import kseq", 'norms = kseq.callbacks.GradientNorms("logs")', "model.fit(x, y, callbacks=[norms])"],
-  time: ["import kseq", 'flow = kseq.callbacks.GradientFlow("logs", x[:8], y[:8])', "model.fit(x, y, callbacks=[flow])"],
+const CALLBACKS = {
+  attention: 'AttentionMaps("logs", x[:2], query_tokens=tokens, key_tokens=tokens)',
+  gradients: 'GradientNorms("logs")',
+  time: 'GradientFlow("logs", x[:8], y[:8])',
 };
 const WHAT = {
   attention: "No attention yet",
   gradients: "No gradient norms yet",
   time: "No gradients through time yet",
 };
+const HOW = "Train any Keras model with this callback, and press the reload button of TensorBoard:";
 
 export function emptyView(view) {
+  const lines = [
+    "import kseq",
+    `callback = kseq.callbacks.${CALLBACKS[view]}`,
+    "model.fit(x, y, callbacks=[callback])",
+  ];
   return element(
     "section",
     { className: "empty" },
     element("h2", {}, WHAT[view]),
-    element("p", {}, "Any Keras model will do. Train it with this callback, and press TensorBoard's reload button:"),
-    element("pre", {}, element("code", {}, LINES[view].join("\n"))),
+    element("p", {}, HOW),
+    element("pre", {}, element("code", {}, lines.join("\n"))),
   );
 }

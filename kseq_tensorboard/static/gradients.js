@@ -2,7 +2,7 @@
 
 import { rampGradient } from "./color.js";
 import { fetchRecord } from "./data.js";
-import { element, Menu, nearestStep, StepSlider, Tooltip, withoutCommonPrefix } from "./dom.js";
+import { controlRow, element, Menu, nearestStep, StepSlider, Tooltip, withoutCommonPrefix } from "./dom.js";
 import { HeatMap } from "./heat_map.js";
 import { roundStep } from "./line_chart.js";
 
@@ -32,7 +32,7 @@ export class GradientView {
     this.root = element(
       "section",
       { className: "view" },
-      element("div", { className: "controls" }, this.run.root, this.measure.root, element("div", { className: "spring" }), scale),
+      controlRow([this.run.root, this.measure.root], scale),
       this.slider.root,
       this.readout,
       this.map.root,
@@ -66,8 +66,7 @@ export class GradientView {
       own.forEach((norm, layer) => (norms[(layer + 1) * steps.length + column] = norm));
     }
     const [low, high] = limits(norms);
-    const span = Math.log(high / low);
-    const units = norms.map((norm) => (norm === 0 ? 0 : Number.isFinite(norm) ? Math.max(0.02, Math.log(norm / low) / span) : NaN));
+    const units = norms.map((norm) => unitOf(norm, low, high));
     this.shown = { rows, steps, norms };
     this.low.textContent = `1e${Math.log10(low).toFixed()}`;
     this.high.textContent = `1e${Math.log10(high).toFixed()}`;
@@ -78,11 +77,12 @@ export class GradientView {
     const height = Math.max(innerHeight - this.map.root.getBoundingClientRect().top - 60, 280);
     const labels = steps.map((each) => each.toLocaleString("en"));
     this.map.show({ rows, columns: labels, units, ticks: ticksOf(steps) }, this.root.clientWidth - 8, height);
-    this.map.canvas.setAttribute("aria-label", `${TITLES[tag] ?? tag} of ${width} layers over ${steps.length} steps`);
+    this.map.canvas.ariaLabel = `${TITLES[tag] ?? tag} of ${width} layers over ${steps.length} steps`;
     this.marked = steps.indexOf(step);
     this.map.mark(undefined, this.marked);
     this.readout.replaceChildren(...this.describe(this.marked));
-    const dead = layers.filter((_, layer) => isZero(norms.subarray((layer + 1) * steps.length, (layer + 2) * steps.length)));
+    const normsOf = (row) => norms.subarray(row * steps.length, (row + 1) * steps.length);
+    const dead = layers.filter((_, layer) => isZero(normsOf(layer + 1)));
     this.note.textContent = dead.length ? `No gradient at all: ${dead.join(", ")}` : "";
   }
 
@@ -91,11 +91,14 @@ export class GradientView {
     const { rows, steps, norms } = this.shown;
     const layers = rows.slice(1).map((name, layer) => [name, norms[(layer + 1) * steps.length + column]]);
     const broken = layers.filter(([, norm]) => !Number.isFinite(norm));
-    if (broken.length) return [element("strong", { className: "alarm" }, `not finite in ${broken.length} of ${layers.length} layers`)];
+    if (broken.length) {
+      const words = `not finite in ${broken.length} of ${layers.length} layers`;
+      return [element("strong", { className: "alarm" }, words)];
+    }
     const sorted = layers.filter(([, norm]) => norm > 0).sort((a, b) => b[1] - a[1]);
-    const parts = [["", norms[column], "all layers"]];
-    if (sorted.length) parts.push(["largest ", sorted[0][1], sorted[0][0]], ["smallest ", sorted.at(-1)[1], sorted.at(-1)[0]]);
-    return parts.map(([which, norm, name]) =>
+    const parts = [["", ALL, norms[column]]];
+    if (sorted.length) parts.push(["largest ", ...sorted[0]], ["smallest ", ...sorted.at(-1)]);
+    return parts.map(([which, name, norm]) =>
       element("span", {}, which, element("strong", {}, norm.toPrecision(3)), which ? ` in ${name}` : ` ${name}`),
     );
   }
@@ -114,6 +117,13 @@ export class GradientView {
       element("div", { className: "value" }, Number.isFinite(norm) ? norm.toPrecision(5) : String(norm)),
     );
   }
+}
+
+/** The place of a norm on the logarithmic scale; 0 is for what is exactly 0. */
+function unitOf(norm, low, high) {
+  if (norm === 0) return 0;
+  if (!Number.isFinite(norm)) return NaN;
+  return Math.max(0.02, Math.log(norm / low) / Math.log(high / low));
 }
 
 /** The columns at which the steps pass a round number, some ten of them. */

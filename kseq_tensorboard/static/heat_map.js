@@ -7,6 +7,8 @@ const FONT = 12;
 const LARGEST_CELL = 44;
 const GAP = 8;
 const LONGEST_LABEL = 210;
+// rows down, columns across
+const ARROWS = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
 
 /**
  * Draws `{rows, columns, units, ticks}`: labels of both sides, row by row numbers from
@@ -15,7 +17,8 @@ const LONGEST_LABEL = 210;
  * `square` cells are for tokens, whose labels stand above; those of steps stand below.
  * `onHover(row, column, event)` is called with the cell under the pointer, or with
  * nothing when it leaves; `onPick(row, column)` with the cell of a click, and
- * `onSelect(first, last)` with two opposite cells after a drag.
+ * `onSelect(first, last)` with two opposite cells after a drag. With the focus on it,
+ * the arrow keys move through the cells.
  */
 export class HeatMap {
   constructor({ onHover = () => {}, onPick = () => {}, onSelect = () => {}, square = true } = {}) {
@@ -23,6 +26,11 @@ export class HeatMap {
     this.canvas.role = "img";
     this.root = element("div", { className: "picture" }, this.canvas);
     this.square = square;
+    this.canvas.tabIndex = 0;
+    this.canvas.onkeydown = (event) => this.walk(event, onHover);
+    this.canvas.onblur = () => onHover();
+    // a click leaves the focus where it is: the arrow keys go on moving the step
+    this.canvas.onmousedown = (event) => event.preventDefault();
     this.canvas.onpointerdown = (event) => (this.pressed = this.cellAt(event));
     this.canvas.onpointermove = (event) => {
       onHover(...this.cellAt(event), event);
@@ -44,6 +52,7 @@ export class HeatMap {
   /** Draws within `width` by `height` CSS pixels; returns a note if cells are too small. */
   show(matrix, width, height) {
     this.matrix = matrix;
+    this.walked = undefined;
     const rows = matrix.rows.length;
     const columns = matrix.columns.length;
     this.context ??= this.canvas.getContext("2d");
@@ -51,7 +60,8 @@ export class HeatMap {
     const left = widest(this.context, matrix.rows) + GAP;
     const roomAcross = Math.max(width - left - this.right(), 40);
     let cellWidth = Math.min(roomAcross / columns, LARGEST_CELL);
-    const turned = this.square && matrix.columns.some((label) => this.context.measureText(label).width > cellWidth - 4);
+    const fits = (label) => this.context.measureText(label).width <= cellWidth - 4;
+    const turned = this.square && !matrix.columns.every(fits);
     const top = (turned ? widest(this.context, matrix.columns) : FONT) + GAP;
     let cellHeight = Math.min(Math.max(height - top - 2, 40) / rows, LARGEST_CELL);
     if (this.square) cellWidth = cellHeight = Math.min(cellWidth, Math.max(cellHeight, 1));
@@ -62,10 +72,10 @@ export class HeatMap {
     this.base = this.drawBase();
     this.mark();
     const pixels = Math.min(cellWidth, cellHeight) * devicePixelRatio;
-    return pixels < 1 ? `drawn smaller than its ${rows} × ${columns} cells: each pixel shows the largest value` : "";
+    return pixels < 1 ? `${rows} × ${columns} cells: each pixel shows the largest of several` : "";
   }
 
-  /** Frames a cell, or a whole column, and darkens its labels; with nothing, neither. */
+  /** Frames a cell, or points at a column, and darkens its labels; with nothing, neither. */
   mark(row, column) {
     const { left, top, cellWidth, cellHeight } = this.place;
     const context = resizeCanvas(this.canvas, this.base.cssWidth, this.base.cssHeight);
@@ -74,10 +84,10 @@ export class HeatMap {
     context.font = font();
     context.strokeStyle = cssVariable("--accent");
     const x = left + column * cellWidth;
-    context.globalAlpha = row === undefined ? 1 : 0.4;
-    context.strokeRect(x + 0.5, top + 0.5, Math.max(cellWidth - 1, 1), this.place.rows * cellHeight - 1);
     this.overwrite(context, "column", column);
-    if (row === undefined) return;
+    if (row === undefined) return pointAt(context, x + cellWidth / 2, top - 2);
+    context.globalAlpha = 0.4;
+    context.strokeRect(x + 0.5, top + 0.5, Math.max(cellWidth - 1, 1), this.place.rows * cellHeight - 1);
     const y = top + row * cellHeight;
     context.strokeRect(left + 0.5, y + 0.5, this.place.columns * cellWidth - 1, Math.max(cellHeight - 1, 1));
     context.globalAlpha = 1;
@@ -99,6 +109,21 @@ export class HeatMap {
       (Math.abs(column - lastColumn) + 1) * cellWidth,
       (Math.abs(row - lastRow) + 1) * cellHeight,
     );
+  }
+
+  /** One cell on, as an arrow key says. */
+  walk(event, onHover) {
+    const [down, across] = ARROWS[event.key] ?? [];
+    if (down === undefined) return;
+    event.preventDefault();
+    const { left, top, cellWidth, cellHeight, rows, columns } = this.place;
+    const [row, column] = this.walked ?? [-down, -across];
+    this.walked = [clamp(row + down, rows), clamp(column + across, columns)];
+    const box = this.canvas.getBoundingClientRect();
+    onHover(...this.walked, {
+      clientX: box.left + left + (this.walked[1] + 1) * cellWidth,
+      clientY: box.top + top + (this.walked[0] + 1) * cellHeight,
+    });
   }
 
   /** Pixels to the right of the cells, for half a label of the last step. */
@@ -129,7 +154,8 @@ export class HeatMap {
     context.fillStyle = cssVariable("--faint");
     const every = Math.ceil((FONT + 2) / cellHeight);
     for (let row = 0; row < rows; row += every) this.label(context, "row", row);
-    for (const column of this.matrix.ticks ?? this.columnsThatFit(context)) this.label(context, "column", column);
+    const labeled = this.matrix.ticks ?? this.columnsThatFit(context);
+    for (const column of labeled) this.label(context, "column", column);
     return base;
   }
 
@@ -148,7 +174,9 @@ export class HeatMap {
   drawGrid(context) {
     const { left, top, cellWidth, cellHeight, rows, columns } = this.place;
     context.fillStyle = cssVariable("--ground");
-    for (let row = 1; row < rows; row++) context.fillRect(left, top + row * cellHeight - 0.5, columns * cellWidth, 1);
+    for (let row = 1; row < rows; row++) {
+      context.fillRect(left, top + row * cellHeight - 0.5, columns * cellWidth, 1);
+    }
     for (let column = 1; column < columns; column++) {
       context.fillRect(left + column * cellWidth - 0.5, top, 1, rows * cellHeight);
     }
@@ -209,6 +237,14 @@ export class HeatMap {
   }
 }
 
+/** A small triangle whose tip is at (x, y), from above. */
+function pointAt(context, x, y) {
+  context.fillStyle = cssVariable("--accent");
+  context.beginPath();
+  for (const [across, up] of [[0, 0], [-6, 9], [6, 9]]) context.lineTo(x + across, y - up);
+  context.fill();
+}
+
 /** The largest of each block; NaN if one of it is not finite. */
 export function pool(units, rows, columns, height, width) {
   if (rows === height && columns === width) return units;
@@ -222,6 +258,10 @@ export function pool(units, rows, columns, height, width) {
     }
   }
   return pooled;
+}
+
+function clamp(index, count) {
+  return Math.min(Math.max(index, 0), count - 1);
 }
 
 function font() {

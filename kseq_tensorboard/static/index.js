@@ -14,7 +14,7 @@ const VIEWS = {
   time: ["Through time", "kseq_through_time", ThroughTimeView],
 };
 // controls in which the arrow keys have a meaning of their own
-const OWN_ARROWS = "select, input";
+const OWN_ARROWS = "select, input, .heat-map";
 
 class Page {
   constructor() {
@@ -29,11 +29,12 @@ class Page {
     // each view counts its own steps
     this.tabs = new Switch("view", titles, (view) => this.update({ view, step: undefined }));
     this.tabs.root.classList.add("tabs");
-    this.views = Object.fromEntries(Object.entries(VIEWS).map(([view, [, , View]]) => [view, new View(this.update)]));
+    const views = Object.entries(VIEWS).map(([view, [, , View]]) => [view, new View(this.update)]);
+    this.views = Object.fromEntries(views);
     this.main = element("main");
     this.error = element("p", { className: "error", hidden: true });
     this.error.setAttribute("role", "alert");
-    document.body.replaceChildren(this.tabs.root, this.error, this.main, ...document.querySelectorAll(".tooltip"));
+    document.body.prepend(this.tabs.root, this.error, this.main);
   }
 
   async load() {

@@ -21,11 +21,11 @@ export class LineChart {
   show(curves, label, width, height) {
     Object.assign(this, { curves, label, width, height });
     this.longest = Math.max(...curves.map(({ values }) => values.length), 2);
-    const logs = curves.flatMap(({ values }) => [...values].filter((v) => v > 0 && Number.isFinite(v)).map(Math.log10));
-    this.high = Math.ceil(Math.max(...logs, -300));
-    if (!logs.length) this.high = 0;
-    const least = logs.length ? Math.floor(Math.min(...logs)) : -1;
-    this.low = Math.min(Math.max(least, this.high - MOST_DECADES), this.high - 1);
+    const logs = curves.flatMap(({ values }) => [...values].filter(isShown).map(Math.log10));
+    if (!logs.length) logs.push(0);
+    this.high = Math.ceil(Math.max(...logs));
+    this.low = Math.max(Math.floor(Math.min(...logs)), this.high - MOST_DECADES);
+    this.low = Math.min(this.low, this.high - 1);
     this.mark();
   }
 
@@ -83,7 +83,7 @@ export class LineChart {
     context.lineJoin = "round";
     let points = [];
     values.forEach((value, index) => {
-      if (value > 0 && Number.isFinite(value)) points.push([this.x(index), this.y(value)]);
+      if (isShown(value)) points.push([this.x(index), this.y(value)]);
       else {
         stroke(context, points);
         points = [];
@@ -91,7 +91,7 @@ export class LineChart {
     });
     stroke(context, points);
     context.setLineDash([]);
-    if (place in values && values[place] > 0 && Number.isFinite(values[place])) {
+    if (place in values && isShown(values[place])) {
       context.beginPath();
       context.arc(this.x(place), this.y(values[place]), 4, 0, 2 * Math.PI);
       context.fill();
@@ -111,6 +111,11 @@ export class LineChart {
     const across = (event.offsetX - LEFT - 8) / (this.width - LEFT - MARGIN - 16);
     return Math.min(Math.max(Math.round(across * (this.longest - 1)), 0), this.longest - 1);
   }
+}
+
+/** A logarithmic axis has no place for zero. */
+function isShown(value) {
+  return value > 0 && Number.isFinite(value);
 }
 
 function stroke(context, points) {

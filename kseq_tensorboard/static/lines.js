@@ -47,8 +47,13 @@ export class Lines {
         this.drawLine(context, i, j, unit);
       }
     }
-    this.drawTokens(context, "left", rows, row, row === undefined && alone ? partners : undefined);
-    this.drawTokens(context, "right", columns, row === undefined ? column : undefined, row !== undefined ? partners : undefined);
+    if (row !== undefined) {
+      this.drawTokens(context, "left", rows, row);
+      this.drawTokens(context, "right", columns, undefined, partners);
+    } else {
+      this.drawTokens(context, "left", rows, undefined, alone ? partners : undefined);
+      this.drawTokens(context, "right", columns, column);
+    }
   }
 
   drawLine(context, row, column, unit) {

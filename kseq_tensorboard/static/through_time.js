@@ -4,13 +4,16 @@ import { fetchRecord } from "./data.js";
 import { cssVariable, element, nearestStep, StepSlider, Switch, Tooltip } from "./dom.js";
 import { LineChart } from "./line_chart.js";
 
-const AXES = { time: "time step t of the state h_t", depth: "depth, in blocks" };
+const TITLES = { time: "Through time", depth: "Through depth" };
+// the unit of the axis, and what the whole of it is
+const AXES = { time: ["time step", "time step t of the state"], depth: ["block", "block, from the first"] };
+const BOUND = "Dashed: the bound that the largest singular value of the recurrent weights gives.";
 const COLORS = 8;
 
 export class ThroughTimeView {
   constructor(update) {
     this.update = update;
-    this.kind = new Switch("axis", [["time", "Through time"], ["depth", "Through depth"]], (kind) => update({ kind }));
+    this.kind = new Switch("axis", Object.entries(TITLES), (kind) => update({ kind }));
     this.slider = new StepSlider((step) => update({ step }));
     this.legend = element("div", { className: "legend" });
     this.chart = new LineChart((place, event) => this.explain(place, event));
@@ -62,10 +65,12 @@ export class ThroughTimeView {
     this.slider.show(steps, step, `${steps.length} records`);
     this.showLegend(off);
     const height = Math.max(innerHeight - this.chart.root.getBoundingClientRect().top - 56, 260);
-    this.chart.show(this.shown, AXES[kind] ?? kind, this.root.clientWidth - 8, Math.min(height, 620));
+    const [unit, axis] = AXES[kind];
+    this.unit = unit;
+    this.chart.show(this.shown, axis, this.root.clientWidth - 8, Math.min(height, 620));
     this.chart.canvas.setAttribute("aria-label", `gradient norms of ${this.shown.length} curves`);
     const bounded = this.shown.some(({ dashed }) => dashed);
-    this.note.textContent = bounded ? "Dashed: the bound that the largest singular value of the recurrent weights gives." : "";
+    this.note.textContent = bounded ? BOUND : "";
   }
 
   /** Each curve is a button that hides and shows it. */
@@ -93,7 +98,7 @@ export class ThroughTimeView {
       .map(({ name, values }) =>
         element("div", { className: "entry" }, element("span", {}, name), values[place].toPrecision(4)),
       );
-    this.tooltip.show(event, element("strong", {}, `${this.chart.label.split(",")[0].split(" of")[0]} ${place}`), ...entries);
+    this.tooltip.show(event, element("strong", {}, `${this.unit} ${place}`), ...entries);
   }
 }
 
@@ -102,5 +107,6 @@ function rowsAt({ header: { steps }, shape, values }, step) {
   const length = shape.at(-1);
   const count = shape.length === 3 ? shape[1] : 1;
   const start = steps.indexOf(nearestStep(steps, step)) * count * length;
-  return Array.from({ length: count }, (_, row) => values.subarray(start + row * length, start + (row + 1) * length));
+  const rowFrom = (first) => values.subarray(first, first + length);
+  return Array.from({ length: count }, (_, row) => rowFrom(start + row * length));
 }

@@ -1,7 +1,7 @@
 /** Small pictures of heads, each a button that chooses one. */
 
 import { paint } from "./color.js";
-import { element, withoutCommonPrefix } from "./dom.js";
+import { element, makeButton, withoutCommonPrefix } from "./dom.js";
 
 /** The pictures of one layer: `shape` is (pictures, rows, columns). */
 function headButtons({ shape: [pictures, rows, columns], values }, chosen, onPick) {
@@ -12,8 +12,9 @@ function headButtons({ shape: [pictures, rows, columns], values }, chosen, onPic
     const units = values.subarray(index * size, (index + 1) * size).map(Math.sqrt);
     canvas.getContext("2d").putImageData(paint(units, columns, rows, [0, 0, 0]), 0, 0);
     const name = pictures === 1 ? "weights" : index === 0 ? "mean" : `head ${head}`;
-    const button = element("button", { type: "button", className: "thumbnail", title: name, onclick: () => onPick(head) }, canvas);
-    button.append(element("span", {}, index === 0 ? name : head));
+    const button = makeButton("thumbnail", "", () => onPick(head));
+    button.append(canvas, element("span", {}, index === 0 ? name : head));
+    button.title = name;
     button.setAttribute("aria-pressed", head === chosen);
     return button;
   });
@@ -38,6 +39,7 @@ export function layerRows(layers, names, chosen, onPick) {
     const buttons = headButtons(layer, head, (picked) => onPick(layer.tag, picked));
     const heads = element("div", { className: "heads" }, ...buttons);
     heads.style.setProperty("--pictures", buttons.length);
-    return element("section", { className: "layer" }, element("h3", { title: names[layer.tag] }, short[index]), heads);
+    const title = element("h3", { title: names[layer.tag] }, short[index]);
+    return element("section", { className: "layer" }, title, heads);
   });
 }

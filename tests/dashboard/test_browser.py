@@ -261,7 +261,7 @@ def test_curves_through_time_and_their_bound(open_dashboard):
     dashboard = open_dashboard("&p.kseq_sequences.view=time")
     assert dashboard.step() == 2
     words = dashboard.hover(0.53, 0.5).split("\n")
-    assert words == ["time step t 1", "rnn", "0.4000", "rnn, bound", "0.5000"]
+    assert words == ["time step 1", "rnn", "0.4000", "rnn, bound", "0.5000"]
     before = dashboard.picture()
     dashboard.click("rnn")
     assert dashboard.picture() != before
