@@ -3,5 +3,6 @@
 from kseq.callbacks.attention_maps import AttentionMaps
 from kseq.callbacks.gradient_flow import GradientFlow
 from kseq.callbacks.gradient_norms import GradientNorms
+from kseq.callbacks.samples import Samples
 
-__all__ = ["AttentionMaps", "GradientFlow", "GradientNorms"]
+__all__ = ["AttentionMaps", "GradientFlow", "GradientNorms", "Samples"]
