@@ -35,8 +35,8 @@ class Samples(EventCallback):
 
     Raises:
         ImportError: if `tensorboard` is not installed.
-        ValueError: `` `references` must hold as many strings as `sources`... ``, and, at
-            the end of an epoch, `` `generate` must return as many strings... ``
+        ValueError: `` `references` must hold as many strings as `sources`... ``; at the
+            end of an epoch, `` `generate` must return as many strings... ``
 
     Example:
 
