@@ -3,7 +3,7 @@
 import { AttentionPane } from "./attention_pane.js";
 import { rampGradient } from "./color.js";
 import { fetchRecord } from "./data.js";
-import { controlRow, element, makeButton, Menu, nearestStep, Switch, withoutCommonPrefix } from "./dom.js";
+import { controlRow, element, makeButton, Menu, nearestStep, Switch, withoutSharedParts } from "./dom.js";
 import { layerRows, splitOverview } from "./thumbnails.js";
 
 // CSS pixels that the small pictures get beside the large one
@@ -62,7 +62,7 @@ export class AttentionView {
 
     this.mode.show(mode);
     this.example.show(examples.map((text, index) => [String(index), `${index + 1}: ${text}`]), example);
-    this.layer.show(zip(Object.keys(layers), withoutCommonPrefix(Object.values(names))), tag);
+    this.layer.show(zip(Object.keys(layers), withoutSharedParts(Object.values(names))), tag);
     this.head.show(headOptions(heads), head);
     this.showScale(Boolean(state.stretch));
     this.stretch.hidden = mode === "all";

@@ -100,10 +100,15 @@ export class StepSlider {
   /** Runs through the steps, from the first one again after the last. */
   play(on) {
     clearInterval(this.playing);
-    const next = () => this.steps[(this.range.valueAsNumber + 1) % this.steps.length];
-    this.playing = on && setInterval(() => this.onChange(next()), PLAY_EVERY);
+    this.playing = on && setInterval(() => this.playOn(), PLAY_EVERY);
     this.button.textContent = on ? "\u275a\u275a" : "\u25b6\ufe0e";
     this.button.ariaLabel = on ? "stop" : "play through the steps";
+  }
+
+  playOn() {
+    // another view is shown
+    if (this.root.offsetParent === null) return this.play(false);
+    this.onChange(this.steps[(this.range.valueAsNumber + 1) % this.steps.length]);
   }
 }
 
@@ -158,13 +163,15 @@ export function cssVariable(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 }
 
-/** Names without what they all begin with, cut after a slash. */
-export function withoutCommonPrefix(names) {
-  const parts = names.map((name) => name.split("/"));
+/** Paths without the parts that all of them begin or end with. */
+export function withoutSharedParts(paths) {
+  const parts = paths.map((path) => path.split("/"));
+  // one path alone shares all with itself: it stays whole
+  if (paths.length < 2) return paths;
   const most = Math.min(...parts.map((part) => part.length)) - 1;
-  let shared = 0;
-  while (shared < most && parts.every((part) => part[shared] === parts[0][shared])) shared += 1;
-  // one name alone keeps its last part, which says the least: it stays whole
-  if (names.length < 2) return names;
-  return parts.map((part) => part.slice(shared).join("/"));
+  const sharedAt = (index) => parts.every((part) => part.at(index) === parts[0].at(index));
+  let [start, end] = [0, 0];
+  while (start < most && sharedAt(start)) start += 1;
+  while (start + end < most && sharedAt(-1 - end)) end += 1;
+  return parts.map((part) => part.slice(start, part.length - end).join("/"));
 }

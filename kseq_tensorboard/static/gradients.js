@@ -2,7 +2,7 @@
 
 import { rampGradient } from "./color.js";
 import { fetchRecord } from "./data.js";
-import { controlRow, element, Menu, nearestStep, StepSlider, Tooltip, withoutCommonPrefix } from "./dom.js";
+import { controlRow, element, Menu, nearestStep, StepSlider, Tooltip, withoutSharedParts } from "./dom.js";
 import { HeatMap } from "./heat_map.js";
 import { roundStep } from "./line_chart.js";
 
@@ -58,7 +58,7 @@ export class GradientView {
   draw({ header: { steps }, shape: [, width], values }, names, wanted, tag) {
     // a series whose layers changed has the names of its first record
     const layers = names.length === width ? names : Array.from({ length: width }, (_, i) => `layer ${i}`);
-    const rows = [ALL, ...withoutCommonPrefix(layers)];
+    const rows = [ALL, ...withoutSharedParts(layers)];
     const norms = new Float32Array(rows.length * steps.length);
     for (let column = 0; column < steps.length; column++) {
       const own = values.subarray(column * width, (column + 1) * width);

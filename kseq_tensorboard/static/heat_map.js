@@ -4,7 +4,7 @@ import { paint } from "./color.js";
 import { cssVariable, element, resizeCanvas } from "./dom.js";
 
 const FONT = 12;
-const LARGEST_CELL = 44;
+const LARGEST_CELL = 52;
 const GAP = 8;
 const LONGEST_LABEL = 210;
 // rows down, columns across
@@ -185,7 +185,8 @@ export class HeatMap {
   columnsThatFit(context) {
     const { cellWidth, columns, turned } = this.place;
     const room = turned ? FONT + 2 : widest(context, this.matrix.columns) + 12;
-    const every = Math.ceil(room / cellWidth);
+    // upright tokens are there only if each fits into its column
+    const every = this.square && !turned ? 1 : Math.ceil(room / cellWidth);
     return Array.from({ length: Math.ceil(columns / every) }, (_, index) => index * every);
   }
 

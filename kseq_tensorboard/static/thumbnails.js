@@ -1,7 +1,7 @@
 /** Small pictures of heads, each a button that chooses one. */
 
 import { paint } from "./color.js";
-import { element, makeButton, withoutCommonPrefix } from "./dom.js";
+import { element, makeButton, withoutSharedParts } from "./dom.js";
 
 /** The pictures of one layer: `shape` is (pictures, rows, columns). */
 function headButtons({ shape: [pictures, rows, columns], values }, chosen, onPick) {
@@ -33,7 +33,7 @@ export function splitOverview({ header, values }) {
 
 /** All layers, one a row, and their heads. `onPick(tag, head)`. */
 export function layerRows(layers, names, chosen, onPick) {
-  const short = withoutCommonPrefix(layers.map(({ tag }) => names[tag]));
+  const short = withoutSharedParts(layers.map(({ tag }) => names[tag]));
   return layers.map((layer, index) => {
     const head = layer.tag === chosen.tag ? chosen.head : undefined;
     const buttons = headButtons(layer, head, (picked) => onPick(layer.tag, picked));
