@@ -230,6 +230,48 @@ def test_two_steps_side_by_side(open_dashboard):
     )
 
 
+def test_a_drag_enlarges_a_part(open_dashboard):
+    dashboard = open_dashboard()
+    whole = dashboard.picture()
+    dashboard.hover(0.4, 0.4)
+    dashboard.page.mouse.down()
+    dashboard.hover(0.7, 0.6)
+    dashboard.page.mouse.up()
+    dashboard.settle()
+    label = dashboard.frame.get_attribute(".heat-map", "aria-label")
+    queries, keys = map(int, re.findall(r"\d+", label))
+    assert 1 < queries < TIME
+    assert 1 < keys < TIME
+    first, _ = dashboard.hover(0.9, 0.9).split("\n")
+    assert first != f"{TOKENS[-1]} → {TOKENS[-1]}"
+    dashboard.click("Show all tokens")
+    dashboard.page.mouse.move(0, 0)
+    assert dashboard.picture() == whole
+
+
+def test_the_arrow_keys_walk_through_the_cells(open_dashboard):
+    dashboard = open_dashboard()
+    dashboard.frame.focus(".heat-map")
+    for key in ("ArrowRight", "ArrowRight", "ArrowDown"):
+        dashboard.page.keyboard.press(key)
+    words = dashboard.frame.inner_text(".tooltip:visible").split("\n")[0]
+    assert words == f"{TOKENS[1]} → {TOKENS[1]}"
+    assert dashboard.step() == 4 * EPOCHS
+
+
+def test_play_runs_through_the_steps(open_dashboard):
+    dashboard = open_dashboard()
+    before = dashboard.step()
+    dashboard.frame.click(".play")
+    output = "document.querySelector('output').textContent"
+    dashboard.frame.wait_for_function(f"!{output}.includes('step {before} ')")
+    dashboard.click("Gradients")
+    # another view is not played
+    last = dashboard.step()
+    dashboard.page.wait_for_timeout(1500)
+    assert dashboard.step() == last
+
+
 @pytest.mark.parametrize(
     "clicks",
     [["Lines"], ["All heads"], ["Compare", "Stretch"], ["Gradients"], ["Through time"]],
