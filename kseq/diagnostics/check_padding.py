@@ -227,7 +227,7 @@ class _Check:
             # a longer product is summed in another order
             allowed = _ROUNDING[y.dtype.itemsize]
         y, z = y.astype("float64"), z.astype("float64")
-        allowed *= max(1.0, float(np.abs(y).max(initial=0.0)))
+        allowed *= float(np.abs(y).max(initial=0.0))
         difference = np.where(
             (y == z) | (np.isnan(y) & np.isnan(z)), 0.0, np.abs(y - z)
         )
