@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from kseq._checks import check_size, message
+from kseq.callbacks.chosen_layers import chosen_layers
 from kseq.callbacks.event_callback import EventCallback
 from kseq.diagnostics.attention_maps import AttentionProbe
 from kseq_tensorboard.records import pack
@@ -89,6 +90,8 @@ class AttentionMaps(EventCallback):
         self.key_tokens = key_tokens
         self.layers = layers
         self.max_tokens = check_size("max_tokens", max_tokens)
+        if font is not None and not os.path.isfile(font):
+            raise ValueError(message("`font` must be the path of a file.", font=font))
         self.font = font
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
@@ -133,21 +136,7 @@ class AttentionMaps(EventCallback):
         self.writer.flush()
 
     def _maps(self) -> dict[str, np.ndarray]:
-        maps = self._measure(self.probe)
-        chosen = {
-            name: weights
-            for name, weights in maps.items()
-            if self.layers is None or any(part in name for part in self.layers)
-        }
-        if not chosen:
-            raise ValueError(
-                message(
-                    "`layers` must hold a part of the path of an attention layer.",
-                    fix=f"The model has {', '.join(sorted(maps))}.",
-                    layers=self.layers,
-                )
-            )
-        return chosen
+        return chosen_layers(self._measure(self.probe), self.layers)
 
     def _tokens(
         self, argument: str, layer: str, weights: np.ndarray, axis: int
@@ -157,6 +146,9 @@ class AttentionMaps(EventCallback):
         examples, length = weights.shape[0], weights.shape[axis]
         if tokens is None:
             return [[str(position) for position in range(length)]] * examples
+        strings = [isinstance(t, str) for example in tokens for t in example]
+        if not all(strings):
+            raise TypeError(message(f"`{argument}` must hold strings.", tokens=tokens))
         sizes = [len(example) for example in tokens]
         if len(sizes) != examples:
             raise ValueError(

@@ -4,7 +4,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from kseq._checks import message
+from kseq.callbacks.chosen_layers import chosen_layers
 from kseq.callbacks.event_callback import EventCallback
 from kseq.diagnostics import AttentionProbe, HeadStatistics, head_statistics
 
@@ -86,18 +86,6 @@ class AttentionStatistics(EventCallback):
         self.writer.flush()
 
     def _statistics(self) -> dict[str, HeadStatistics]:
-        found = {
-            name: head_statistics(
-                weights, query_mask=self.query_mask, key_mask=self.key_mask
-            )
-            for name, weights in self._measure(self.probe).items()
-            if self.layers is None or any(part in name for part in self.layers)
-        }
-        if not found:
-            raise ValueError(
-                message(
-                    "`layers` must hold a part of the path of an attention layer.",
-                    layers=self.layers,
-                )
-            )
-        return found
+        masks = {"query_mask": self.query_mask, "key_mask": self.key_mask}
+        maps = chosen_layers(self._measure(self.probe), self.layers)
+        return {name: head_statistics(w, **masks) for name, w in maps.items()}

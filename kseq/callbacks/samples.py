@@ -65,6 +65,8 @@ class Samples(EventCallback):
         every: int = 1,
     ) -> None:
         super().__init__(log_dir, every=every)
+        for name, texts in (("sources", sources), ("references", references)):
+            _check_texts(name, texts)
         if len(sources) != len(references) or not len(sources):
             raise ValueError(
                 message(
@@ -82,7 +84,8 @@ class Samples(EventCallback):
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         if (epoch + 1) % self.every:
             return
-        answers = list(self.generate(self.sources))
+        answers = self.generate(self.sources)
+        _check_texts("generate", answers)
         if len(answers) != len(self.sources):
             raise ValueError(
                 message(
@@ -105,6 +108,13 @@ class Samples(EventCallback):
         self.writer.text("samples", f"{title}\n\n{table}", step)
         self.writer.scalars({f"samples/{name}": v for name, v in found.items()}, step)
         self.writer.flush()
+
+
+def _check_texts(name: str, texts: Any) -> None:
+    """Refuses what is no list of strings; of `generate` that is what it returned."""
+    strings = isinstance(texts, Sequence) and not isinstance(texts, str)
+    if not (strings and all(isinstance(text, str) for text in texts)):
+        raise TypeError(message(f"`{name}` must be a list of strings.", texts=texts))
 
 
 def _table(header: Texts, rows: Sequence[Texts]) -> str:

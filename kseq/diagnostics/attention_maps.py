@@ -9,6 +9,7 @@ from keras import ops
 from kseq._checks import message
 from kseq._typing import Tensor
 from kseq.backend.compiled import compiled
+from kseq.diagnostics.same_state import same_state
 from kseq.layers.attention.capture import capture
 
 
@@ -74,18 +75,19 @@ class AttentionProbe:
             self._paths = list(maps)  # JAX sorts them
             return {path: _at_least_float32(weights) for path, weights in maps.items()}
 
-        self._model_name = model.name
+        self._model = model
         # a small model run once per epoch is not worth XLA's compile time
         self._forward = compiled(forward, model.variables, jit_compile=False)
 
     def __call__(self, x: Any) -> dict[str, np.ndarray]:
-        maps = self._forward(x)
+        with same_state(self._model):
+            maps = self._forward(x)
         if not maps:
             raise ValueError(
                 message(
                     "`model` must hold a layer that has attention weights "
                     "(LinearAttention has none).",
-                    model=self._model_name,
+                    model=self._model.name,
                 )
             )
         return {path: ops.convert_to_numpy(maps[path]) for path in self._paths}

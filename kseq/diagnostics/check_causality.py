@@ -12,7 +12,7 @@ from kseq.backend import compiled
 from kseq.diagnostics.chosen_input import chosen_input
 from kseq.diagnostics.layer_calls import layer_calls, leaking_layer
 from kseq.diagnostics.leak_report import LeakReport
-from kseq.diagnostics.other_values import other_values
+from kseq.diagnostics.other_values import check_some_finite, other_values
 from kseq.diagnostics.same_state import same_state
 
 _RULE = "a later input"
@@ -49,7 +49,8 @@ def check_causality(
 
     Raises:
         ValueError: `` `key` must choose one of the inputs... `` and
-            `` The outputs must have the time axis of the inputs... ``
+            `` The outputs must have the time axis of the inputs... `` (others beside
+            them are not looked at) and `` The outputs must be finite... ``
 
     Example:
 
@@ -107,6 +108,7 @@ class _Check:
                     inputs_shape=self.values.shape,
                 )
             )
+        check_some_finite(outputs)
         for t in range(self.length - 1):
             change = _first_change(outputs, self.run(self.places > t), t)
             if change is None:

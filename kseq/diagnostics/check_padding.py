@@ -8,7 +8,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from kseq._checks import check_mask, message
+from kseq._checks import check_mask, check_size, message
 from kseq.diagnostics.chosen_input import chosen_input
 from kseq.diagnostics.layer_calls import (
     LayerCall,
@@ -17,7 +17,11 @@ from kseq.diagnostics.layer_calls import (
     leaking_layer,
 )
 from kseq.diagnostics.leak_report import LeakReport
-from kseq.diagnostics.other_values import like_noise, other_values
+from kseq.diagnostics.other_values import (
+    check_some_finite,
+    like_noise,
+    other_values,
+)
 from kseq.diagnostics.same_state import same_state
 
 _RULE = "padding"
@@ -51,8 +55,9 @@ def check_padding(
         key: which of several inputs is padded: its name in a dictionary or its place
             in a list. All inputs `(B, T, ...)` grow when padding is appended. Defaults
             to `None`, for a model with one input.
-        append: int. Steps of padding to append, in inference, where the model takes
-            any length; 0 appends none. Defaults to `3`.
+        append: int. Steps of padding to append, in inference, where the inputs of the
+            model may have any length; 0 appends none, as a model needs that has no more
+            learned positions. Defaults to `3`.
         training: bool. The mode to check; None checks both. Defaults to `None`.
 
     Returns:
@@ -79,15 +84,17 @@ def check_padding(
     """
     values, rebuild = chosen_input(x, key)
     mask = np.asarray(check_mask("mask", mask))
-    if mask.shape != values.shape[:2] or mask.all():
+    if mask.shape != values.shape[:2] or mask.all() or not mask.any():
         raise ValueError(
             message(
-                "`mask` must have the shape (B, T) of the input and False somewhere.",
+                "`mask` must have the shape (B, T) of the input, True and False in it.",
                 mask=mask.shape,
                 input=values.shape,
                 real=f"{mask.sum()} of {mask.size}",
             )
         )
+    if append:
+        check_size("append", append)
     for mode in (False, True) if training is None else (training,):
         check = _Check(model, values, rebuild, mask, mode)
         report = check.exchanged()
@@ -115,6 +122,7 @@ class _Check:
         self.mask = mask
         self.training = training
         self.outputs, self.calls = self.run(rebuild(values))
+        check_some_finite(self.outputs)
         first = (
             keras.layers.Embedding
             if values.dtype.kind in "iu"

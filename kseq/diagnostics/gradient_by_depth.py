@@ -42,6 +42,7 @@ def gradient_by_depth(
         the rows of the batch and the features. A layer called again adds `#2`.
 
     Raises:
+        TypeError: `` `layers` must be layers of the model. ``
         ValueError: `` `model` must be compiled and built... ``,
             `` `layers` must be called by the model... `` and
             `` `layers` must be given for a model without Transformer blocks... ``
@@ -96,6 +97,14 @@ class DepthGradientProbe:
     ) -> None:
         if layers is None:
             layers = _blocks(model, x)
+        elif not all(isinstance(layer, keras.Layer) for layer in layers):
+            raise TypeError(
+                message(
+                    "`layers` must be layers of the model.",
+                    fix="Such as [model.get_layer('block_1')].",
+                    layers=layers,
+                )
+            )
         self._probe = GradientProbe(model, x, y, partial(output_taps, layers))
         shapes = self._probe.shapes
         flat = any(len(shape) < 3 for shape in shapes.values())

@@ -19,7 +19,8 @@ class TimeGradient(NamedTuple):
         norms: float `(T,)`, |dL/dh_t|: L2 over the rows of the batch and the units.
         bound: float `(T,)` or None, for a simple RNN: |dL/dh_T| s^(T-t), s the largest
             singular value of the recurrent kernel. No norm is above it, where the loss
-            looks at the last step only.
+            looks at the last step only and that is real in every row. None where the
+            last step has no gradient, as a masked one has none.
     """
 
     norms: np.ndarray
@@ -101,15 +102,18 @@ class TimeGradientProbe:
         for name, norms in self._probe().items():
             layer = self._probe.layers.get(name.partition("#")[0])
             simple = isinstance(getattr(layer, "cell", None), SimpleRNNCell)
-            found[name] = TimeGradient(norms, _bound(layer, norms) if simple else None)
+            bound = _bound(layer, norms) if simple else None
+            found[name] = TimeGradient(norms, bound)
         return found
 
 
-def _bound(layer: keras.Layer, norms: np.ndarray) -> np.ndarray:
+def _bound(layer: keras.Layer, norms: np.ndarray) -> np.ndarray | None:
     kernel = ops.convert_to_numpy(layer.cell.recurrent_kernel.value)
     largest = np.linalg.norm(kernel.astype("float64"), ord=2)
     steps = np.arange(len(norms))
     last, to_go = norms[-1], steps[::-1]
     if layer.go_backwards:
         last, to_go = norms[0], steps
+    if not last:
+        return None
     return last * largest**to_go

@@ -44,6 +44,12 @@ def jacobian_norms(model: keras.Layer, x: Any) -> np.ndarray:
     ((5, 5), False)
     """
     x = np.asarray(x)
+    if x.dtype == object:
+        raise ValueError(
+            message(
+                "`x` must be one array: the only input.", kind=type(x.item()).__name__
+            )
+        )
     tensor = ops.convert_to_tensor(x)
     with same_state(model), layer_calls() as calls:
         outputs = keras.tree.flatten(model(tensor, training=False))

@@ -33,3 +33,14 @@ def like_noise(x: np.ndarray, random: np.random.Generator) -> np.ndarray:
     """Normal numbers of the size of those in `x`, at least of size 1, in its dtype."""
     size = max(1.0, float(np.std(np.asarray(x, "float64"))))
     return (size * random.normal(size=x.shape)).astype(x.dtype)
+
+
+def check_some_finite(outputs: list[np.ndarray]) -> None:
+    """Refuses outputs that are all NaN or infinite: no change could be seen."""
+    if not any(np.isfinite(y.astype("float64")).any() for y in outputs):
+        raise ValueError(
+            message(
+                "The outputs must be finite somewhere: no change of others is seen.",
+                outputs=[y.shape for y in outputs],
+            )
+        )

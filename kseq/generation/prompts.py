@@ -74,3 +74,18 @@ def pad_prompts(
     for row, ids in zip(padded, rows, strict=True):
         row[width - len(ids) if left else 0 :][: len(ids)] = ids
     return padded
+
+
+def check_made_ids(token_ids: Any, rows: int) -> np.ndarray:
+    """What was made for so many prompts, int32 `(B, L)`."""
+    made = np.asarray(token_ids)
+    if made.ndim != 2 or made.shape[0] != rows or not made.shape[1]:
+        raise ValueError(
+            message(
+                "`token_ids` must be integers of shape (B, L), a row for each prompt.",
+                fix="Of `num_return` rows take one: token_ids[:, 0].",
+                shape=made.shape,
+                prompts=rows,
+            )
+        )
+    return made.astype("int32")

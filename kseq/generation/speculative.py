@@ -51,7 +51,7 @@ class Speculative:
             gives other tokens than without a draft.) Defaults to `Greedy()`.
 
     Both need `rewind`, the model `read` too, as `kseq.models.TransformerLM` and
-    `TransformerSeq2Seq` have them.
+    `TransformerSeq2Seq` have them, without a window.
 
     References:
         Leviathan et al., 2023, "Fast inference from transformers via speculative

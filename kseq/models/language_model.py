@@ -9,7 +9,7 @@ from kseq import generation
 from kseq._checks import check_size
 from kseq._typing import Tensor
 from kseq.generation import Generated, Greedy
-from kseq.generation.prompts import pad_prompts
+from kseq.generation.prompts import check_made_ids, pad_prompts
 from kseq.models.trunk_and_head import TrunkAndHead
 
 _LENGTH_MULTIPLE = 16  # prompts are padded to it, to compile for few lengths
@@ -58,7 +58,8 @@ class LanguageModel(TrunkAndHead):
 
         Args:
             prompts: rows of ids, lists of any lengths or an int array `(B, P)` in which
-                0 is padding. A row gives the same tokens as it would alone.
+                0 is padding. A row gives the same tokens as it would alone, but for
+                `Sampling`, which draws them by the number of the row.
             max_new_tokens: int, the most tokens of a row, a stop id included.
             strategy: `kseq.generation.Greedy()`, `Sampling()`, `BeamSearch(4)` or
                 `Speculative(draft)`. Defaults to `Greedy()`.
@@ -122,10 +123,14 @@ class LanguageModel(TrunkAndHead):
 
         Returns:
             The inputs of one call: ids `(B, P + L - 1)`, the prompts padded on the left
-            to the same length.
+            to the longest of them.
+
+        Raises:
+            ValueError: `` `token_ids` must be integers of shape (B, L)... ``
         """
-        made = np.asarray(token_ids, "int32")
-        return np.concatenate([self._padded(prompts, made.shape[1]), made[:, :-1]], 1)
+        before = pad_prompts("prompts", prompts, self.vocabulary_size, left=True)
+        made = check_made_ids(token_ids, len(before))
+        return np.concatenate([before, made[:, :-1]], axis=1)
 
     def _padded(self, prompts: Any, max_new_tokens: int) -> np.ndarray:
         ids = pad_prompts(

@@ -11,7 +11,7 @@ from kseq import generation
 from kseq._checks import check_size, message
 from kseq._typing import Tensor
 from kseq.generation import Generated, Greedy
-from kseq.generation.prompts import pad_prompts
+from kseq.generation.prompts import check_made_ids, pad_prompts
 
 _LENGTH_MULTIPLE = 8  # generate pads sources to it, to compile for few lengths
 
@@ -66,7 +66,8 @@ class Seq2Seq(keras.Model):
             source_ids: rows of ids, lists of any lengths or an int array `(B, S)`, 0
                 for padding, ending as the sources of the training did (those of
                 `kseq.data.BucketedPairs` end with id 2). A row gives the same ids as
-                it would alone.
+                it would alone, but for `Sampling`, which draws them by the number of
+                the row.
             max_length: int, the most ids of a row, its end included. None means
                 twice the padded source length. Defaults to `None`.
             strategy: `kseq.generation.Greedy()`, `Sampling()`, `BeamSearch(4)` or, of a
@@ -129,11 +130,15 @@ class Seq2Seq(keras.Model):
 
         Returns:
             The inputs of one call: `"source_ids"` `(B, S)` and `"target_ids"` `(B, L)`.
+
+        Raises:
+            ValueError: `` `token_ids` must be integers of shape (B, L)... ``
         """
-        made = np.asarray(token_ids, "int32")
+        source = self._padded(source_ids)
+        made = check_made_ids(token_ids, len(source))
         first = np.full_like(made[:, :1], self.start_id)
         target = np.concatenate([first, made[:, :-1]], axis=1)
-        return {"source_ids": self._padded(source_ids), "target_ids": target}
+        return {"source_ids": source, "target_ids": target}
 
     def _padded(self, source_ids: Any) -> np.ndarray:
         return pad_prompts(

@@ -70,7 +70,7 @@ class TransformerLM(CachedDecoder, TransformerBuilder, LanguageModel):
         window: int. W, how many tokens a block looks back, the own one included
             (Beltagy et al.); a token then takes the same time and memory wherever it
             stands, and the last block still knows of `L (W - 1)` before it. None is no
-            window. Defaults to `None`.
+            window. `Speculative` needs a model without one. Defaults to `None`.
         remat: bool. True computes the activations of a block again in the backward
             pass, rather than keep them. Defaults to `False`.
         trainable: bool. Whether its weights are trained. Defaults to `True`.

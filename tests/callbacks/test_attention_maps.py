@@ -168,11 +168,23 @@ def test_training_is_the_same_with_and_without(tmp_path):
         ({"key_tokens": [["a"] * 5, ["a"]]}, "`key_tokens`.*positions=4"),
         ({"key_tokens": [[], ["a"]]}, "`key_tokens` must have from 1"),
         ({"layers": ["cross"]}, "`layers` must hold.*The model has attention"),
+        ({"layers": "attention"}, "`layers` must be a list of strings.*block_0"),
+        ({"key_tokens": [[1], [2]]}, "`key_tokens` must hold strings"),
+        ({"font": "nowhere.ttf"}, "`font` must be the path of a file.*nowhere"),
     ],
-    ids=["examples", "long queries", "long keys", "empty", "layers"],
+    ids=[
+        "examples",
+        "long queries",
+        "long keys",
+        "empty",
+        "layers",
+        "one layer",
+        "ids",
+        "font",
+    ],
 )
 def test_mistakes_are_found_before_training(options, match, tmp_path):
     model = make_model()
-    with pytest.raises(ValueError, match=match):
+    with pytest.raises((ValueError, TypeError), match=match):
         train(model, [AttentionMaps(tmp_path, PROBE, **options)])
     assert int(model.optimizer.iterations) == 0

@@ -72,3 +72,11 @@ def test_wrong_counts(tmp_path):
         Samples(tmp_path, SOURCES, ["a dog"], list)
     with pytest.raises(ValueError, match="must return as many strings"):
         fit(tmp_path, lambda sources: sources[:1])
+
+
+@pytest.mark.parametrize("answers", ["yes", [1, 2, 3], None], ids=str)
+def test_answers_are_strings(answers, tmp_path):
+    with pytest.raises(TypeError, match="`generate` must be a list of strings"):
+        fit(tmp_path, lambda sources: answers)
+    with pytest.raises(TypeError, match="`sources` must be a list of strings"):
+        Samples(tmp_path, "ab", ["a", "b"], list)

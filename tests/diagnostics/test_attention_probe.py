@@ -6,6 +6,7 @@ import pytest
 from keras import ops
 from tiny_model import TIME, TinyAttention, attention_weights, make_batches, make_model
 
+import kseq
 from kseq.diagnostics import AttentionProbe, attention_maps
 
 X, Y = make_batches(2)
@@ -106,3 +107,16 @@ def test_a_model_that_is_not_built_is_refused():
     model = keras.Sequential([keras.layers.Dense(2)])
     with pytest.raises(ValueError, match="`model` must be built"):
         attention_maps(model, np.ones((2, 3)))
+
+
+def test_a_kept_state_stays():
+    """What a stateful layer has read of the training is not what the probe reads."""
+    inputs = keras.Input(batch_shape=(2, TIME, 3))
+    layer = kseq.layers.GRU(4, return_sequences=True, stateful=True)
+    x = layer(inputs)
+    model = keras.Model(inputs, keras.layers.MultiHeadAttention(1, 4)(x, x))
+    x = np.random.default_rng(0).normal(size=(2, TIME, 3))
+    model.predict(x, verbose=0)
+    first, second = (attention_maps(model, x) for _ in range(2))
+    for name, weights in first.items():
+        np.testing.assert_array_equal(weights, second[name])

@@ -168,3 +168,19 @@ def test_what_can_not_be_checked():
         check_causality(model, features())
     with pytest.raises(ValueError, match="two at least differ"):
         check_causality(model, np.ones((2, TIME), "int32"))
+    dense = keras.layers.Dense(3, bias_initializer=keras.initializers.Constant(np.nan))
+    model = keras.Sequential([keras.Input((TIME, WIDTH)), dense])
+    with pytest.raises(ValueError, match="must be finite somewhere"):
+        check_causality(model, features())
+
+
+@pytest.mark.parametrize("kind", [keras.layers.LSTM, kseq.layers.LSTM])
+def test_a_kept_state_is_the_same_in_every_run(kind):
+    layer = kind(4, return_sequences=True, stateful=True)
+    x = features()
+    model = keras.Sequential([keras.Input(batch_shape=x.shape), layer])
+    model.predict(x, verbose=0)
+    before = [ops.convert_to_numpy(s.value) for s in layer.states]
+    assert check_causality(model, x)
+    for state, value in zip(layer.states, before, strict=True):
+        np.testing.assert_array_equal(ops.convert_to_numpy(state.value), value)

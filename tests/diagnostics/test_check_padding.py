@@ -168,6 +168,8 @@ def test_what_can_not_be_checked():
     model = model_of_ids(dense())
     with pytest.raises(TypeError, match="`mask` must be boolean"):
         check_padding(model, IDS, IDS)
-    for mask in (MASK[:, :-1], np.ones_like(MASK)):
-        with pytest.raises(ValueError, match=r"shape \(B, T\) of the input and False"):
+    for mask in (MASK[:, :-1], np.ones_like(MASK), np.zeros_like(MASK)):
+        with pytest.raises(ValueError, match=r"shape \(B, T\) of the input, True and"):
             check_padding(model, IDS, mask)
+    with pytest.raises(ValueError, match="`append` must be a positive integer"):
+        check_padding(model, IDS, MASK, append=-1)

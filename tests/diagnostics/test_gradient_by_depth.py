@@ -85,6 +85,8 @@ def test_what_has_no_depth():
         gradient_by_depth(model, x, y)
     with pytest.raises(ValueError, match="must be called by the model"):
         gradient_by_depth(model, x, y, layers=[keras.layers.Dense(3)])
+    with pytest.raises(TypeError, match=r"`layers` must be layers.*dense"):
+        gradient_by_depth(model, x, y, layers=["dense"])
     last = keras.layers.GlobalAveragePooling1D()
     model = keras.Sequential([keras.Input((T, D)), last])
     model.compile(loss="mse")

@@ -212,6 +212,19 @@ def test_no_norm_is_above_the_bound(scale, go_backwards):
     assert_close("at the last step", norms[last], bound[last])
 
 
+def test_a_masked_last_step_has_no_bound():
+    inputs = keras.Input((5, D))
+    x = kseq.layers.SimpleRNN(U)(keras.layers.Masking()(inputs))
+    model = keras.Model(inputs, x)
+    model.compile(loss=Weighted())
+    x, y = data(U, 5)
+    x[:, -1] = 0
+    (found,) = gradient_through_time(model, x, y[:, 0]).values()
+    assert found.norms[-1] == 0
+    assert found.norms[0] > 0
+    assert found.bound is None
+
+
 def test_stacks_and_both_directions():
     cell = [kseq.layers.GRUCell(U, name=name) for name in ("low", "high")]
     layer = kseq.layers.RNN(cell, return_sequences=True, name="layer")

@@ -50,3 +50,5 @@ def test_what_has_no_jacobian():
     model = keras.Sequential([keras.Input((T, D)), linear_rnn()])
     with pytest.raises(ValueError, match="or ids that go to an Embedding"):
         jacobian_norms(model, np.ones((2, T, D), "int32"))
+    with pytest.raises(ValueError, match=r"`x` must be one array.*kind='dict'"):
+        jacobian_norms(model, {"x": np.ones((2, T, D))})

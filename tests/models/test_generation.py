@@ -198,3 +198,17 @@ def test_a_source_is_no_history():
 def test_bad_prompts_are_named(prompts, words):
     with pytest.raises(ValueError, match=f"`prompts` {words}|of `prompts` {words}"):
         language_model().generate(prompts, 3)
+
+
+def test_finished_rows_need_no_more_positions_than_they_have_tokens():
+    model = language_model(positions=kseq.layers.PositionEmbedding(9))
+    made = model.generate(PROMPTS, 3)
+    assert model.whole_inputs(PROMPTS, made.token_ids).shape == (3, 9)
+    model(model.whole_inputs(PROMPTS, made.token_ids))
+
+
+@pytest.mark.parametrize("make", [language_model, recurrent_seq2seq])
+@pytest.mark.parametrize("shape", [(3, 2, 4), (2, 4), (3, 0)], ids=str)
+def test_finished_rows_of_another_shape_are_named(make, shape):
+    with pytest.raises(ValueError, match=r"`token_ids` must be integers of shape"):
+        make().whole_inputs([[5, 2], [6], [7]], np.ones(shape, int))
