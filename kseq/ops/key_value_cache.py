@@ -117,10 +117,15 @@ def append_to_ring(
     """As `append_to_cache`, for a ring, which never ends.
 
     What is seen is the ring as it was and the new tokens after it, `L + T`: the first
-    of the new ones see old ones that the last of them write over.
+    of the new ones see old ones that the last of them write over. A single one sees the
+    ring as it is then.
     """
     new, length = _masked(new), cache.mask.shape[1]
     slots = ops.reshape(slots, (-1, ops.shape(slots)[-1]))  # (1, T) or (B, T)
+    if new.key.shape[1] == 1:
+        # the one that it takes the place of has left the window
+        cache = write_cache(cache, new, slots % length)
+        return cache, ring_positions(length, index + 1), cache
     seen = KeyValueCache(
         *(ops.concatenate(pair, axis=1) for pair in zip(cache, new, strict=True))
     )
