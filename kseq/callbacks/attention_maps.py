@@ -54,8 +54,10 @@ class AttentionMaps(EventCallback):
 
     Raises:
         ImportError: if `tensorboard` is not installed.
-        ValueError: when training begins, if no layer records its attention, none
-            matches `layers`, or the tokens do not fit the batch.
+        TypeError: when training begins, if `layers` or the tokens are no strings.
+        ValueError: when training begins, if the model is not built, no layer records
+            its attention, none matches `layers`, or the tokens do not fit the batch;
+            at once, if `font` is no file.
 
     Example:
 
